@@ -1,0 +1,26 @@
+/*
+ * What memory is really free: the smaller of MemAvailable and what the cgroup (v1 or v2, at every
+ * level up) still allows, its page cache counted as free; minus the reserve that stays free (the
+ * larger of 1 GiB and 10% of RAM unless told otherwise).
+ */
+#ifndef TERN_MEMORY_H
+#define TERN_MEMORY_H
+
+#include "proto/status.h"
+#include <stdint.h>
+
+struct tern_memory {
+    uint64_t total;     /* bytes of RAM, or the cgroup's limit */
+    uint64_t available; /* bytes that could be used without swapping */
+    uint64_t reserve;   /* bytes to leave free */
+};
+
+/* `root` is "" in the service; tests pass a folder that holds proc/ and sys/. */
+enum tern_status tern_memory_read(const char *root, struct tern_memory *memory,
+                                  struct tern_error *error);
+
+/* Cores that threads can really use: affinity, cgroup quota (whole cores, at least 1) and physical
+ * cores, whichever is least. */
+uint32_t tern_usable_cores(const char *root);
+
+#endif

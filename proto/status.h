@@ -1,0 +1,38 @@
+/*
+ * What went wrong, for a person to read: a status (which is also the exit code of the command line
+ * tool) and one line that names the thing, its value and the remedy. Functions that can fail for a
+ * reason a person will read take a `struct tern_error *` and return its status.
+ */
+#ifndef TERN_PROTO_STATUS_H
+#define TERN_PROTO_STATUS_H
+
+enum tern_status {
+    TERN_OK = 0,
+    TERN_FAILED = 1,      /* anything without a code of its own */
+    TERN_USAGE = 2,       /* the caller's values: options, ids, text that is not UTF-8 */
+    TERN_BAD_MODEL = 3,   /* the file is no usable model: malformed, truncated, non-finite */
+    TERN_NO_MEMORY = 4,   /* not enough memory or context */
+    TERN_UNSUPPORTED = 5, /* a valid file with something Tern does not support */
+    TERN_GAVE_UP = 6,     /* a worker died on the same step of this request again and again */
+    TERN_NO_SERVICE = 7,  /* the service cannot be reached or started */
+    TERN_INTERRUPTED = 130,
+};
+
+struct tern_error {
+    enum tern_status status;
+    char message[500]; /* one line, no newline at its end, valid UTF-8 whatever was formatted in */
+};
+
+/* Fills *error (which may be NULL) and returns `status`, so that `return tern_fail(...)` reads well.
+ * Control characters and bytes that are not UTF-8 in the formatted text are replaced by '?'. */
+enum tern_status tern_fail(struct tern_error *error, enum tern_status status, const char *format,
+                           ...) __attribute__((format(printf, 3, 4)));
+
+/* Writes one line `tern: NAME: LEVEL: text` to stderr; the service redirects stderr to its log.
+ * Levels are "error", "warning", "info", "debug". */
+void tern_log(const char *level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The NAME that tern_log prints ("ternd", "cpu", "loader"); a string that lives for ever. */
+void tern_log_name(const char *name);
+
+#endif
