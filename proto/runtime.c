@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,6 +66,13 @@ static bool write_pid(int fd)
     return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) == length;
 }
 
+/* The whole file, exclusively. Open-file-description locks, because a client can ask who holds one
+ * without taking it even for a moment (flock cannot be asked). */
+static struct flock whole_file(void)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+}
+
 int tern_runtime_lock(const struct tern_runtime *runtime, struct tern_error *error)
 {
     const int fd = open(runtime->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -74,7 +80,8 @@ int tern_runtime_lock(const struct tern_runtime *runtime, struct tern_error *err
         tern_fail(error, TERN_NO_SERVICE, "cannot open %s: %s", runtime->lock, strerror(errno));
         return -1;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || !write_pid(fd)) {
+    struct flock lock = whole_file();
+    if (fcntl(fd, F_OFD_SETLK, &lock) != 0 || !write_pid(fd)) {
         tern_fail(error, TERN_NO_SERVICE, "another service runs in %s (process %d)",
                   runtime->folder, tern_runtime_holder(runtime));
         close(fd);
@@ -86,11 +93,11 @@ int tern_runtime_lock(const struct tern_runtime *runtime, struct tern_error *err
 int tern_runtime_holder(const struct tern_runtime *runtime)
 {
     char text[32] = "";
-    const int fd = open(runtime->lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct flock lock = whole_file();
+    const int fd = open(runtime->lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return 0;
-    /* A shared lock is granted exactly when no daemon holds the exclusive one. */
-    const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     if (held && pread(fd, text, sizeof text - 1, 0) < 0)
         text[0] = '\0';
     close(fd);

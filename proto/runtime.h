@@ -10,7 +10,7 @@
 /* Paths fit the 107 bytes of a socket address with room for the longest file name. */
 struct tern_runtime {
     char folder[112];
-    char lock[128];    /* flock'ed by the daemon for its whole life, before it binds a socket */
+    char lock[128];    /* locked by the daemon for its whole life, before it binds a socket */
     char clients[140]; /* ipc:// address that clients connect to */
     char workers[140]; /* ipc:// address that compute workers connect to */
 };
