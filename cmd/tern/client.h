@@ -32,6 +32,9 @@ typedef bool (*client_reply)(void *context, const struct tern_message *reply);
 enum tern_status client_call(struct client *client, struct tern_pack *pack, client_reply reply,
                              void *context, struct tern_error *error);
 
+/* Path of the program ternd. */
+enum tern_status service_program(char *path, size_t room, struct tern_error *error);
+
 /* Starts the service as a session of its own and waits until it holds its lock (start.c). */
 enum tern_status service_start(const struct tern_runtime *runtime, struct tern_error *error);
 

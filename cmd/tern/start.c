@@ -24,7 +24,7 @@ extern char **environ;
 enum { START_MS = 10000 };
 
 /* In the build tree the programs are neighbours; installed, the service is in libexec. */
-static enum tern_status find_service(char *path, size_t room, struct tern_error *error)
+enum tern_status service_program(char *path, size_t room, struct tern_error *error)
 {
     char self[1024];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -76,7 +76,7 @@ enum tern_status service_start(const struct tern_runtime *runtime, struct tern_e
 {
     char program[1200], log[1200];
     pid_t pid;
-    enum tern_status status = find_service(program, sizeof program, error);
+    enum tern_status status = service_program(program, sizeof program, error);
     if (status == TERN_OK)
         status = state_file("ternd.log", log, sizeof log, error);
     if (status == TERN_OK)
