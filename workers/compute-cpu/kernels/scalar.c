@@ -4,6 +4,7 @@
  */
 #include "proto/numerics/product.h"
 #include "proto/numerics/quantize.h"
+#include "proto/numerics/value.h"
 #include "workers/compute-cpu/kernels/tiers.h"
 
 static float *output(const struct tern_matmul *m, uint32_t token)
