@@ -15,8 +15,8 @@ static void build(struct tern_builder *b)
     const struct tern_hyper *h = b->hyper;
     const struct tern_attention_form attention = {
         .window = h->window,
-        .rope_table = tern_build_rope_table(b, h->rope_base, h->rope_linear,
-                                            tern_build_rope_factors(b)),
+        .rope_table =
+            tern_build_rope_table(b, h->rope_base, h->rope_linear, tern_build_rope_factors(b)),
     };
     tern_ref x = tern_block_embedding(b, 1.0f);
     for (uint32_t layer = 0; layer < h->layers; layer++) {

@@ -15,8 +15,8 @@ void tern_build_layer(struct tern_builder *b, uint32_t layer)
 static struct tern_operation operation(const struct tern_builder *b, enum tern_op op,
                                        const char *label)
 {
-    struct tern_operation new = {
-        .code = {.op = op, .layer = b->layer, .groups = 1}, .rope_table = TERN_NO_TABLE};
+    struct tern_operation new = {.code = {.op = op, .layer = b->layer, .groups = 1},
+                                 .rope_table = TERN_NO_TABLE};
     snprintf(new.label, sizeof new.label, "%s", label);
     return new;
 }
@@ -149,8 +149,8 @@ uint32_t tern_build_rope_table(struct tern_builder *b, double base, double linea
 {
     struct tern_graph *graph = b->graph;
     if (graph->tables >= TERN_MAX_ROPE_TABLES) {
-        b->status = tern_fail(b->error, TERN_FAILED, "more than %d RoPE tables",
-                              TERN_MAX_ROPE_TABLES);
+        b->status =
+            tern_fail(b->error, TERN_FAILED, "more than %d RoPE tables", TERN_MAX_ROPE_TABLES);
         return TERN_NO_TABLE;
     }
     graph->table[graph->tables] = (struct tern_rope_table){.base = base,

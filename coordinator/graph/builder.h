@@ -32,6 +32,9 @@ struct tern_weight tern_build_vector(struct tern_builder *b, const char *name, u
 /* True if the file has the tensor. */
 bool tern_build_has(const struct tern_builder *b, const char *name);
 
+/* Catalog index of rope_freqs.weight, rope_size/2 factors, or -1 if the file has none. */
+int64_t tern_build_rope_factors(struct tern_builder *b);
+
 /* Fails unless every tensor of the file was used or cannot change an answer (those are logged). */
 enum tern_status tern_build_check_unused(struct tern_builder *b);
 

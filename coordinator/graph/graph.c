@@ -38,8 +38,8 @@ tern_ref tern_graph_value(struct tern_graph *graph)
 {
     if (graph->value_count >= 3 * TERN_MAX_INSTRUCTIONS)
         return 0;
-    struct tern_graph_value *values = grow(graph->values, &graph->value_capacity,
-                                           graph->value_count + 1, sizeof *graph->values);
+    struct tern_graph_value *values =
+        grow(graph->values, &graph->value_capacity, graph->value_count + 1, sizeof *graph->values);
     if (values == NULL)
         return 0;
     graph->values = values;
@@ -51,9 +51,8 @@ bool tern_graph_append(struct tern_graph *graph, const struct tern_operation *op
 {
     if (graph->operation_count >= TERN_MAX_INSTRUCTIONS)
         return false;
-    struct tern_operation *operations =
-        grow(graph->operations, &graph->operation_capacity, graph->operation_count + 1,
-             sizeof *graph->operations);
+    struct tern_operation *operations = grow(graph->operations, &graph->operation_capacity,
+                                             graph->operation_count + 1, sizeof *graph->operations);
     if (operations == NULL)
         return false;
     graph->operations = operations;

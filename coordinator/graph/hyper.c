@@ -147,7 +147,6 @@ static enum tern_status refuse_unknown(const struct tern_catalog *catalog,
         {"attention.clamp_kqv", 0},
         {"attention.max_alibi_bias", 0},
         {"attention.causal", 1},
-        {"attention.layer_norm_epsilon", 0},
         {"use_parallel_residual", 0},
         {"logit_scale", 1},
         {"residual_scale", 1},
@@ -184,10 +183,9 @@ static enum tern_status read_family(const struct tern_catalog *catalog, struct t
         return tern_fail(error, TERN_BAD_MODEL, "the file has no general.architecture");
     hyper->family = tern_family_find(name);
     if (hyper->family == NULL)
-        return tern_fail(error, TERN_UNSUPPORTED,
-                         "the architecture \"%.*s\" is not supported (supported: %s)",
-                         (int)(name.length < 100 ? name.length : 100), name.bytes,
-                         tern_family_names());
+        return tern_fail(
+            error, TERN_UNSUPPORTED, "the architecture \"%.*s\" is not supported (supported: %s)",
+            (int)(name.length < 100 ? name.length : 100), name.bytes, tern_family_names());
     uint64_t parts = 0;
     if (tern_catalog_u64(catalog, "split.count", &parts) && parts > 1)
         return tern_fail(error, TERN_UNSUPPORTED,
@@ -210,8 +208,8 @@ static enum tern_status read_sizes(const struct tern_catalog *catalog, struct te
                            error))
         return error->status;
     h->kv_heads = h->heads;
-    if (tern_hyper_integer(catalog, h, "attention.head_count_kv", 1, MAX_HEADS, false,
-                           &h->kv_heads, error))
+    if (tern_hyper_integer(catalog, h, "attention.head_count_kv", 1, MAX_HEADS, false, &h->kv_heads,
+                           error))
         return error->status;
     if (h->kv_heads > h->heads || h->heads % h->kv_heads != 0)
         return tern_fail(error, TERN_BAD_MODEL,
@@ -305,8 +303,8 @@ static enum tern_status read_epsilon(const struct tern_catalog *catalog, struct 
                    : tern_fail(error, TERN_BAD_MODEL, "the file has no %s", full);
     h->epsilon = (float)epsilon;
     if (!isfinite(h->epsilon) || h->epsilon < 0x1p-50f)
-        return tern_fail(error, TERN_BAD_MODEL,
-                         "%s is %g, but must be finite and at least 2^-50", full, epsilon);
+        return tern_fail(error, TERN_BAD_MODEL, "%s is %g, but must be finite and at least 2^-50",
+                         full, epsilon);
     return TERN_OK;
 }
 

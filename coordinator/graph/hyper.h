@@ -23,10 +23,12 @@ enum tern_status tern_hyper_float(const struct tern_catalog *catalog,
 /* hyper->window from attention.sliding_window (absent: 0). */
 enum tern_status tern_hyper_window(const struct tern_catalog *catalog, struct tern_hyper *hyper,
                                    struct tern_error *error);
-/* For families whose layers see everything: a window shorter than the trained context is refused. */
+/* For families whose layers see everything: a window shorter than the trained context is refused.
+ */
 enum tern_status tern_hyper_no_window(const struct tern_catalog *catalog, struct tern_hyper *hyper,
                                       struct tern_error *error);
-/* Refuses a file whose attention.sliding_window_pattern says other than one full layer in `every`. */
+/* Refuses a file whose attention.sliding_window_pattern says other than one full layer in `every`.
+ */
 enum tern_status tern_hyper_window_every(const struct tern_catalog *catalog,
                                          const struct tern_hyper *hyper, uint32_t every,
                                          struct tern_error *error);

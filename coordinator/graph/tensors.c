@@ -4,6 +4,7 @@
  * reads is refused unless it is known that it cannot change an answer.
  */
 #include "coordinator/graph/builder.h"
+#include "coordinator/graph/hyper.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -114,6 +115,20 @@ struct tern_weight tern_build_vector(struct tern_builder *b, const char *name, u
     return find_weight(b, name, 1, columns, true);
 }
 
+int64_t tern_build_rope_factors(struct tern_builder *b)
+{
+    if (!tern_build_has(b, "rope_freqs.weight"))
+        return -1;
+    const struct tern_weight factors =
+        tern_build_vector(b, "rope_freqs.weight", b->hyper->rope_size / 2);
+    if (b->status == TERN_OK && b->hyper->rope_linear != 1)
+        b->status = tern_fail(b->error, TERN_UNSUPPORTED,
+                              "tensor rope_freqs.weight beside a linear factor of %g is not "
+                              "supported",
+                              b->hyper->rope_linear);
+    return b->status == TERN_OK ? (int64_t)factors.tensor : -1;
+}
+
 static bool starts_with(struct tern_string s, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -148,8 +163,7 @@ enum tern_status tern_build_check_unused(struct tern_builder *b)
             b->status = tern_fail(b->error, TERN_UNSUPPORTED,
                                   "the file has a tensor %.*s, which Tern's %s does not know and "
                                   "which may change the answer",
-                                  length, tensor.name.bytes,
-                                  tern_hyper_architecture(b->hyper));
+                                  length, tensor.name.bytes, tern_hyper_architecture(b->hyper));
     }
     return b->status;
 }
