@@ -21,7 +21,7 @@ enum {
     TERN_MAX_STRING = 16 << 20, /* bytes of a string value (chat templates) */
     TERN_MAX_DIMENSIONS = 4,
     TERN_MAX_METADATA = 512 << 20, /* bytes of all names and values */
-    TERN_I2_S = 36,      /* the one tensor type that is not only blocks ... */
+    TERN_I2_S = 36,                /* the one tensor type that is not only blocks ... */
     TERN_I2_S_TAIL = 32, /* ... but has its scale and padding once, after all of them (FORMATS) */
 };
 
@@ -67,8 +67,8 @@ struct tern_catalog; /* reader */
 
 /* Checks everything; the segment must stay mapped as long as the catalog lives. Free with
  * tern_catalog_close. TERN_BAD_MODEL when anything is out of bounds or a name comes twice.
- * A segment mapped read-only is copied, for its writer may still run and change it; the writer's own
- * is read in place. */
+ * A segment mapped read-only is copied, for its writer may still run and change it; the writer's
+ * own is read in place. */
 enum tern_status tern_catalog_open(const struct tern_segment *segment, struct tern_catalog **out,
                                    struct tern_error *error);
 void tern_catalog_close(struct tern_catalog *catalog);
