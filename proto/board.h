@@ -20,13 +20,13 @@
 #include <stddef.h>
 
 enum {
-    TERN_MAX_ROWS = 1024,      /* rows of a step: the largest --batch */
-    TERN_MAX_SEQUENCES = 64,   /* sessions with pages at one time, over all models */
+    TERN_MAX_ROWS = 1024,    /* rows of a step: the largest --batch */
+    TERN_MAX_SEQUENCES = 64, /* sessions with pages at one time, over all models */
     TERN_MAX_CONTEXT = 1 << 20 /* positions */,
-    TERN_PAGE_POSITIONS = 64,  /* positions of a KV page; a block of attention is 4 pages */
+    TERN_PAGE_POSITIONS = 64, /* positions of a KV page; a block of attention is 4 pages */
     TERN_MAX_PAGES = TERN_MAX_CONTEXT / TERN_PAGE_POSITIONS, /* of one sequence */
-    TERN_STEP_RING = 4,        /* steps that may be issued and not yet accepted, must be 2^n */
-    TERN_MAX_STAGES = 64,      /* of a plan */
+    TERN_STEP_RING = 4,   /* steps that may be issued and not yet accepted, must be 2^n */
+    TERN_MAX_STAGES = 64, /* of a plan */
     TERN_MAX_END_TOKENS = 16,
     TERN_GRANT_RING = 64, /* run-ahead tokens that may be published and not yet taken, 2^n */
 };
@@ -64,9 +64,9 @@ struct tern_step {
 };
 
 struct tern_coordinator_board {
-    alignas(64) tern_doorbell bell;        /* rung when a step is issued or the epoch rises */
-    alignas(64) _Atomic uint64_t issued;   /* number of the newest step issued, 0 = none */
-    alignas(64) _Atomic uint32_t epoch;    /* raised after a worker's death */
+    alignas(64) tern_doorbell bell;         /* rung when a step is issued or the epoch rises */
+    alignas(64) _Atomic uint64_t issued;    /* number of the newest step issued, 0 = none */
+    alignas(64) _Atomic uint32_t epoch;     /* raised after a worker's death */
     alignas(64) _Atomic uint64_t run_limit; /* no run-ahead step with a larger number may begin */
     alignas(64) struct tern_step ring[TERN_STEP_RING];
     /* page_table[sequence][position / TERN_PAGE_POSITIONS] = page number in the KV segment. */

@@ -17,16 +17,27 @@
 enum {
     TERN_MAX_KEYS = 65536,
     TERN_MAX_TENSORS = 65536,
-    TERN_MAX_NAME = 255,          /* bytes of a tensor's or key's name */
-    TERN_MAX_STRINGS = 4 << 20,   /* elements of an array of strings */
-    TERN_MAX_STRING = 16 << 20,   /* bytes of a string value (chat templates) */
+    TERN_MAX_NAME = 255,        /* bytes of a tensor's or key's name */
+    TERN_MAX_STRINGS = 4 << 20, /* elements of an array of strings */
+    TERN_MAX_STRING = 16 << 20, /* bytes of a string value (chat templates) */
     TERN_MAX_DIMENSIONS = 4,
 };
 
 /* Numbers are GGUF's own value type ids. */
 enum tern_value_type {
-    TERN_V_U8, TERN_V_I8, TERN_V_U16, TERN_V_I16, TERN_V_U32, TERN_V_I32, TERN_V_F32, TERN_V_BOOL,
-    TERN_V_STRING, TERN_V_ARRAY, TERN_V_U64, TERN_V_I64, TERN_V_F64,
+    TERN_V_U8,
+    TERN_V_I8,
+    TERN_V_U16,
+    TERN_V_I16,
+    TERN_V_U32,
+    TERN_V_I32,
+    TERN_V_F32,
+    TERN_V_BOOL,
+    TERN_V_STRING,
+    TERN_V_ARRAY,
+    TERN_V_U64,
+    TERN_V_I64,
+    TERN_V_F64,
 };
 
 struct tern_string {
@@ -36,10 +47,10 @@ struct tern_string {
 
 struct tern_tensor {
     struct tern_string name;
-    uint32_t type;       /* a known type id (tern_type_info is not NULL) */
-    uint32_t dimensions; /* 1 .. 4 */
+    uint32_t type;                      /* a known type id (tern_type_info is not NULL) */
+    uint32_t dimensions;                /* 1 .. 4 */
     uint64_t size[TERN_MAX_DIMENSIONS]; /* size[0] = columns; absent ones are 1; none is 0 */
-    uint64_t file_offset; /* from the start of the file */
+    uint64_t file_offset;               /* from the start of the file */
     uint64_t bytes;
 };
 

@@ -36,11 +36,11 @@ bool tern_rope(const float *x, const float *pairs, uint32_t head_size, uint32_t 
 int tern_kv_store(enum tern_kv_type type, const float *x, uint32_t n, void *out);
 
 struct tern_attention {
-    const uint8_t *cache;           /* data of the KV segment */
-    const uint32_t *pages;          /* page table of the sequence */
+    const uint8_t *cache;  /* data of the KV segment */
+    const uint32_t *pages; /* page table of the sequence */
     const struct tern_kv_layout *kv;
     uint32_t kv_layer, kv_head;
-    uint32_t position, window;      /* sees positions max(0, position-window+1) .. position */
+    uint32_t position, window; /* sees positions max(0, position-window+1) .. position */
     float scale;
 };
 
