@@ -109,7 +109,7 @@ def models(full=FULL):
     found = []
     for path in sorted((GOLDEN / "models").glob("*.json")):
         about = json.loads(path.read_text())
-        if about.get("arch") in FAMILIES and set(about["types"]) <= TYPES \
+        if isinstance(about, dict) and about.get("arch") in FAMILIES and set(about["types"]) <= TYPES \
                 and not about["family"].startswith("mixtral") \
                 and not path.stem.startswith("mixtral"):
             found.append((path.stem, path.with_suffix(".gguf"), about))
