@@ -12,9 +12,10 @@
 struct tern_tokenizer;
 
 /* Builds from tokenizer.ggml.* keys. Borrows nothing from the catalog. TERN_BAD_MODEL for a broken
- * vocabulary, TERN_UNSUPPORTED naming an unknown tokenizer model or pre-tokenizer (never guessed). */
-enum tern_status tern_tokenizer_new(const struct tern_catalog *catalog,
-                                    struct tern_tokenizer **out, struct tern_error *error);
+ * vocabulary, TERN_UNSUPPORTED naming an unknown tokenizer model or pre-tokenizer (never guessed).
+ */
+enum tern_status tern_tokenizer_new(const struct tern_catalog *catalog, struct tern_tokenizer **out,
+                                    struct tern_error *error);
 void tern_tokenizer_free(struct tern_tokenizer *tokenizer);
 
 /* Text in pieces that are encoded as one text; special (control) tokens are recognized only where
@@ -31,7 +32,8 @@ struct tern_ids {
 };
 void tern_ids_free(struct tern_ids *ids);
 
-/* add_special: BOS and EOS are added as the file says. TERN_USAGE if the text is not valid UTF-8. */
+/* add_special: BOS and EOS are added as the file says. TERN_USAGE if the text is not valid UTF-8.
+ */
 enum tern_status tern_tokenize(const struct tern_tokenizer *tokenizer,
                                const struct tern_text *pieces, size_t count, bool add_special,
                                struct tern_ids *out, struct tern_error *error);
@@ -58,7 +60,8 @@ struct tern_decoder {
     bool started; /* something was decoded (SentencePiece drops the first space) */
 };
 /* Appends to *text (malloc'ed, grown with realloc, *length bytes, no NUL needed). At `last` an
- * incomplete character's bytes are given out as they are. skip_control leaves control tokens out. */
+ * incomplete character's bytes are given out as they are. skip_control leaves control tokens out.
+ */
 enum tern_status tern_decode(const struct tern_tokenizer *tokenizer, struct tern_decoder *decoder,
                              const uint32_t *ids, size_t count, bool skip_control, bool last,
                              char **text, size_t *length, struct tern_error *error);
