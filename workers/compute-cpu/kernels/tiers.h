@@ -9,10 +9,24 @@
 #include "workers/compute-cpu/kernels/kernels.h"
 
 extern const struct tern_kernels tern_kernels_scalar;
+#define DECLARE_SCALAR(type)                                                                       \
+    void tern_scalar_multiply_##type(const struct tern_matmul *m, uint32_t begin, uint32_t end,    \
+                                     uint8_t *scratch);
+DECLARE_SCALAR(F32)
+DECLARE_SCALAR(F16)
+DECLARE_SCALAR(BF16)
+DECLARE_SCALAR(Q8_0)
+DECLARE_SCALAR(Q4_0)
+DECLARE_SCALAR(Q4_1)
+DECLARE_SCALAR(Q5_0)
+DECLARE_SCALAR(Q5_1)
+DECLARE_SCALAR(Q4_K)
+DECLARE_SCALAR(Q5_K)
+DECLARE_SCALAR(Q6_K)
 #if defined(__x86_64__)
-extern const struct tern_kernels tern_kernels_avx2;
-extern const struct tern_kernels tern_kernels_avx512;
-extern const struct tern_kernels tern_kernels_avx512vnni;
+extern const struct tern_kernels tern_avx2_kernels;
+extern const struct tern_kernels tern_avx512_kernels;
+extern const struct tern_kernels tern_avx512vnni_kernels;
 #endif
 
 #endif
