@@ -109,8 +109,7 @@ enum tern_status tern_loader_open(struct tern_supervisor *supervisor, const char
  * the layout is tern_catalog_layout's. drop_cache: leave no copy in the page cache. After `filled`
  * the loader has exited and the segment may be sealed. */
 enum tern_status tern_loader_fill(struct tern_loader *loader, int weights_fd, uint64_t weights_id,
-                                  uint64_t weights_size, bool drop_cache,
-                                  struct tern_error *error);
+                                  uint64_t weights_size, bool drop_cache, struct tern_error *error);
 /* Ends the process if it still runs, unmaps the catalog, frees. Allowed from inside callbacks. */
 void tern_loader_close(struct tern_loader *loader);
 

@@ -20,13 +20,13 @@
 #include <stddef.h>
 
 enum {
-    TERN_MAX_ROWS = 1024,      /* rows of a step: the largest --batch */
-    TERN_MAX_SEQUENCES = 64,   /* sessions with pages at one time, over all models */
+    TERN_MAX_ROWS = 1024,    /* rows of a step: the largest --batch */
+    TERN_MAX_SEQUENCES = 64, /* sessions with pages at one time, over all models */
     TERN_MAX_CONTEXT = 1 << 20 /* positions */,
-    TERN_PAGE_POSITIONS = 64,  /* positions of a KV page; a block of attention is 4 pages */
+    TERN_PAGE_POSITIONS = 64, /* positions of a KV page; a block of attention is 4 pages */
     TERN_MAX_PAGES = TERN_MAX_CONTEXT / TERN_PAGE_POSITIONS, /* of one sequence */
-    TERN_STEP_RING = 4,        /* steps that may be issued and not yet accepted, must be 2^n */
-    TERN_MAX_STAGES = 64,      /* of a plan */
+    TERN_STEP_RING = 4,   /* steps that may be issued and not yet accepted, must be 2^n */
+    TERN_MAX_STAGES = 64, /* of a plan */
     TERN_MAX_END_TOKENS = 16,
     TERN_GRANT_RING = 64, /* run-ahead tokens that may be published and not yet taken, 2^n */
 };
@@ -54,7 +54,9 @@ struct tern_step {
     /* Run-ahead: after this step (of a single greedy row) the worker may run up to `grant` further
      * decode steps of its own, numbers number + 1 ... number + grant, each feeding the token it
      * found at the next position. It stops after an end token and when number > the board's
-     * run_limit. Pages for all positions are in the table beforehand. */
+     * run_limit. Pages for all positions are in the table beforehand, and the rows of the RoPE
+     * tables are filled. At most TERN_GRANT_RING; > 0 only if the step has one output row, its last
+     * row, with TERN_ROW_ARGMAX, and all rows are of one sequence. */
     uint32_t grant;
     uint32_t end_tokens;
     uint32_t end_token[TERN_MAX_END_TOKENS];
@@ -62,9 +64,9 @@ struct tern_step {
 };
 
 struct tern_coordinator_board {
-    alignas(64) tern_doorbell bell;        /* rung when a step is issued or the epoch rises */
-    alignas(64) _Atomic uint64_t issued;   /* number of the newest step issued, 0 = none */
-    alignas(64) _Atomic uint32_t epoch;    /* raised after a worker's death */
+    alignas(64) tern_doorbell bell;         /* rung when a step is issued or the epoch rises */
+    alignas(64) _Atomic uint64_t issued;    /* number of the newest step issued, 0 = none */
+    alignas(64) _Atomic uint32_t epoch;     /* raised after a worker's death */
     alignas(64) _Atomic uint64_t run_limit; /* no run-ahead step with a larger number may begin */
     alignas(64) struct tern_step ring[TERN_STEP_RING];
     /* page_table[sequence][position / TERN_PAGE_POSITIONS] = page number in the KV segment. */
@@ -117,9 +119,13 @@ struct tern_granted_token {
 };
 
 struct tern_worker_board {
-    alignas(64) _Atomic uint64_t progress; /* last finished instruction + 1, as tern_word */
+    alignas(64) _Atomic uint64_t progress; /* last finished instruction + 1, 0 = begun */
     alignas(64) _Atomic uint64_t done;     /* newest finished stage + 1 of the newest step */
-    alignas(64) _Atomic uint64_t begun;    /* number of the newest step begun (run-ahead too) */
+    /* Number of the newest step begun, run-ahead too. A worker stores it, then reads run_limit (both
+     * sequentially consistent), and takes it back (number - 1) if the step may not begin; else it
+     * stores `progress` with index 0 of that step. So whoever lowers run_limit and then reads a
+     * larger `begun` knows within microseconds which of the two it was. */
+    alignas(64) _Atomic uint64_t begun;
     alignas(64) _Atomic uint64_t calls[TERN_TIERS]; /* kernel calls by tier since the start */
     alignas(64) struct tern_step_result result[TERN_STEP_RING]; /* slot = number % ring */
     struct tern_granted_token granted[TERN_GRANT_RING];         /* slot = number % ring */

@@ -31,50 +31,50 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(ACK, "ack")               /* `count` replies of `request` were taken */                      \
     X(STOP, "stop")             /* -> RESULT, then the service ends */                             \
     /* coordinator -> client */                                                                    \
-    X(PROGRESS, "progress")     /* what happens now: text, done_units of all_units */              \
-    X(TOKENS, "tokens")         /* tokens and/or text of the answer */                             \
-    X(ROWS, "rows")             /* float32 rows of logits in data, first row number in count */    \
-    X(RESULT, "result")         /* the whole answer: json and/or text */                           \
-    X(DONE, "done")             /* end of a streamed answer: reason and figures */                 \
-    X(ERROR, "error")           /* status, text */                                                 \
+    X(PROGRESS, "progress") /* what happens now: text, done_units of all_units */                  \
+    X(TOKENS, "tokens")     /* tokens and/or text of the answer */                                 \
+    X(ROWS, "rows")         /* float32 rows of logits in data, first row number in count */        \
+    X(RESULT, "result")     /* the whole answer: json and/or text */                               \
+    X(DONE, "done")         /* end of a streamed answer: reason and figures */                     \
+    X(ERROR, "error")       /* status, text */                                                     \
     /* compute worker <-> coordinator */                                                           \
-    X(HELLO, "hello")           /* worker: incarnation, secret, pid */                             \
-    X(BIND, "bind")             /* coordinator: plan, segment ids, tier, threads */                \
-    X(BOUND, "bound")           /* worker: plan is ready */                                        \
-    X(RELEASE, "release")       /* coordinator: plan is gone; unmap */                             \
-    X(RELEASED, "released")     /* worker */                                                       \
-    X(QUIT, "quit")             /* coordinator: end */                                             \
-    X(FAULT, "fault")           /* worker: status, text about `plan` */                            \
+    X(HELLO, "hello")       /* worker: incarnation, secret, pid */                                 \
+    X(BIND, "bind")         /* coordinator: plan, segment ids, tier, threads */                    \
+    X(BOUND, "bound")       /* worker: plan is ready */                                            \
+    X(RELEASE, "release")   /* coordinator: plan is gone; unmap */                                 \
+    X(RELEASED, "released") /* worker */                                                           \
+    X(QUIT, "quit")         /* coordinator: end */                                                 \
+    X(FAULT, "fault")       /* worker: status, text about `plan` */                                \
     /* loader <-> coordinator, over the channel */                                                 \
-    X(CATALOG, "catalog")       /* loader: the catalog segment is filled */                        \
-    X(FILL, "fill")             /* coordinator: the weights segment was sent; read the tensors */  \
-    X(FILLED, "filled")         /* loader: all tensors are in place */
+    X(CATALOG, "catalog") /* loader: the catalog segment is filled */                              \
+    X(FILL, "fill")       /* coordinator: the weights segment was sent; read the tensors */        \
+    X(FILLED, "filled")   /* loader: all tensors are in place */
 
 /* X(ENUM, "wire name", type, limit): limit = largest value (U64) or bytes (STR, BIN). STR is valid
  * UTF-8 without NUL. BIN of tokens is u32 little-endian. */
 #define TERN_MESSAGE_FIELDS(X)                                                                     \
     X(REQUEST, "request", U64, UINT64_MAX)                                                         \
-    X(MODEL, "model", STR, 4096)      /* absolute path */                                          \
-    X(THREADS, "threads", U64, 512)   /* 0 = default, as for all options */                        \
+    X(MODEL, "model", STR, 4096)    /* absolute path */                                            \
+    X(THREADS, "threads", U64, 512) /* 0 = default, as for all options */                          \
     X(TIER, "tier", STR, 16)                                                                       \
     X(BATCH, "batch", U64, 1024)                                                                   \
     X(PRECISION, "precision", STR, 8) /* "fast", "high" */                                         \
     X(KV, "kv", STR, 8)               /* "f16", "f32" */                                           \
     X(CTX, "ctx", U64, UINT64_MAX)                                                                 \
     X(UNFUSED, "unfused", BOOL, 0)                                                                 \
-    X(PIN, "pin", BOOL, 0)            /* LOAD: keep until UNLOAD */                                \
+    X(PIN, "pin", BOOL, 0) /* LOAD: keep until UNLOAD */                                           \
     X(PROMPT, "prompt", STR, TERN_MESSAGE_MAX)                                                     \
     X(SYSTEM, "system", STR, 1 << 20)                                                              \
     X(TOKENS, "tokens", BIN, TERN_MESSAGE_MAX)                                                     \
-    X(RAW, "raw", BOOL, 0)            /* no chat template */                                       \
-    X(CHAT, "chat", BOOL, 0)          /* TOKENIZE: text is the user's message of a chat */         \
-    X(NO_SPECIAL, "no_special", BOOL, 0)             /* add no BOS/EOS */                          \
+    X(RAW, "raw", BOOL, 0)               /* no chat template */                                    \
+    X(CHAT, "chat", BOOL, 0)             /* TOKENIZE: text is the user's message of a chat */      \
+    X(NO_SPECIAL, "no_special", BOOL, 0) /* add no BOS/EOS */                                      \
     X(NO_PARSE_SPECIAL, "no_parse_special", BOOL, 0) /* special tokens in text are text */         \
-    X(N, "n", U64, 1 << 20)           /* tokens to generate; absent = until the end */             \
+    X(N, "n", U64, 1 << 20) /* tokens to generate; absent = until the end */                       \
     X(TEMP, "temp", F64, 0)                                                                        \
     X(SEED, "seed", U64, UINT64_MAX)                                                               \
     X(IGNORE_EOS, "ignore_eos", BOOL, 0)                                                           \
-    X(FORMAT, "format", STR, 16)      /* PLAN: "json", "table", "dot", "svg" */                    \
+    X(FORMAT, "format", STR, 16) /* PLAN: "json", "table", "dot", "svg" */                         \
     X(COUNT, "count", U64, UINT64_MAX)                                                             \
     X(TEXT, "text", STR, TERN_MESSAGE_MAX)                                                         \
     X(BYTES, "bytes", BIN, TERN_MESSAGE_MAX) /* text that may end inside a character */            \
@@ -82,7 +82,7 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(DATA, "data", BIN, TERN_MESSAGE_MAX)                                                         \
     X(DONE_UNITS, "done_units", U64, UINT64_MAX)                                                   \
     X(ALL_UNITS, "all_units", U64, UINT64_MAX)                                                     \
-    X(REASON, "reason", STR, 16)      /* "stop", "length", "cancelled" */                          \
+    X(REASON, "reason", STR, 16) /* "stop", "length", "cancelled" */                               \
     X(PROMPT_TOKENS, "prompt_tokens", U64, UINT64_MAX)                                             \
     X(PROMPT_NS, "prompt_ns", U64, UINT64_MAX)                                                     \
     X(DECODE_NS, "decode_ns", U64, UINT64_MAX)                                                     \
@@ -140,7 +140,8 @@ uint64_t tern_message_u64(const struct tern_message *message, enum tern_field fi
                           uint64_t otherwise);
 double tern_message_f64(const struct tern_message *message, enum tern_field field,
                         double otherwise);
-bool tern_message_bool(const struct tern_message *message, enum tern_field field); /* absent: false */
+bool tern_message_bool(const struct tern_message *message,
+                       enum tern_field field); /* absent: false */
 /* NULL and length 0 if absent. */
 const char *tern_message_text(const struct tern_message *message, enum tern_field field,
                               size_t *length);

@@ -32,10 +32,10 @@ enum tern_op {
     TERN_OP_GATHER,    /* out[0] (output rows) = the output rows of in[0] (all rows) */
     TERN_OP_ARGMAX,    /* first largest of in[0] for output rows that ask for it -> board */
     /* Fused: the same values by the same operations, fewer passes over memory. */
-    TERN_OP_ADD_NORM,   /* out[0] = in[0] + in[1]; out[1] = NORM(out[0]), as `act` if act.block */
+    TERN_OP_ADD_NORM, /* out[0] = in[0] + in[1]; out[1] = NORM(out[0]), as `act` if act.block */
     TERN_OP_NORM_QUANTIZE, /* out[0] = QUANTIZE(NORM(in[0])) */
-    TERN_OP_MATMUL_GLU, /* out[0] = GLU(weight[0] x in[0], weight[1] x in[0]); quantized after by
-                           an instruction of its own */
+    TERN_OP_MATMUL_GLU,    /* out[0] = GLU(weight[0] x in[0], weight[1] x in[0]); quantized after by
+                              an instruction of its own */
     TERN_OP_QKV_ROPE_WRITE, /* q in[0], k in[1], v in[2]: [NORM q with weight[0], k with weight[1]
                            if present], ROPE both, out[0] = rotated q, KV_WRITE k and v */
     TERN_OPS
@@ -99,11 +99,11 @@ struct tern_plan {
     uint32_t version;
     uint32_t instructions, stages;
     uint32_t max_rows, max_outputs;
-    uint32_t vocabulary;      /* logits of an output row */
-    uint32_t context;         /* positions */
+    uint32_t vocabulary; /* logits of an output row */
+    uint32_t context;    /* positions */
     uint32_t label_count;
     uint64_t label_bytes;
-    uint64_t activation_bytes; /* data size of the activations segment */
+    uint64_t activation_bytes;  /* data size of the activations segment */
     struct tern_operand logits; /* float32 [output row][vocabulary] */
     struct tern_kv_layout kv;
 };

@@ -39,7 +39,8 @@ struct tern_segment {
 };
 
 /* Makes a memfd with `size` bytes of data and writes its header; SHRINK and GROW are sealed. *fd
- * is O_RDWR and CLOEXEC. Memory is committed only as it is touched. TERN_NO_MEMORY or TERN_FAILED. */
+ * is O_RDWR and CLOEXEC. Memory is committed only as it is touched. TERN_NO_MEMORY or TERN_FAILED.
+ */
 enum tern_status tern_segment_create(enum tern_segment_kind kind, uint64_t id, uint64_t size,
                                      int *fd, struct tern_error *error);
 
@@ -54,7 +55,8 @@ enum tern_status tern_segment_map(int fd, enum tern_segment_kind kind, uint64_t 
 
 void tern_segment_unmap(struct tern_segment *segment);
 
-/* Seals against any further write (and further seals). Fails (EBUSY) while a writable map exists. */
+/* Seals against any further write (and further seals). Fails (EBUSY) while a writable map exists.
+ */
 enum tern_status tern_segment_seal(int fd, struct tern_error *error);
 
 /* Gives the memory of data bytes [offset, offset + size) back; whole pages only. They read as 0. */

@@ -23,8 +23,9 @@ struct tern_error {
     char message[500]; /* one line, no newline at its end, valid UTF-8 whatever was formatted in */
 };
 
-/* Fills *error (which may be NULL) and returns `status`, so that `return tern_fail(...)` reads well.
- * Control characters and bytes that are not UTF-8 in the formatted text are replaced by '?'. */
+/* Fills *error (which may be NULL) and returns `status`, so that `return tern_fail(...)` reads
+ * well. Control characters and bytes that are not UTF-8 in the formatted text are replaced by '?'.
+ */
 enum tern_status tern_fail(struct tern_error *error, enum tern_status status, const char *format,
                            ...) __attribute__((format(printf, 3, 4)));
 

@@ -26,10 +26,10 @@ struct tern_hyper {
     const struct tern_family *family;
     uint32_t layers, width, heads, kv_heads, head_size, ffn, vocabulary;
     uint32_t trained_context;
-    uint32_t window;         /* 0: none */
-    uint32_t rope_size;      /* rotated dimensions */
+    uint32_t window;               /* 0: none */
+    uint32_t rope_size;            /* rotated dimensions */
     double rope_base, rope_linear; /* linear factor, 1 = none */
-    double rope_base_window; /* of sliding-window layers */
+    double rope_base_window;       /* of sliding-window layers */
     float epsilon;
     float attention_scale;
 };
@@ -38,8 +38,8 @@ struct tern_hyper {
  * step uses it. */
 struct tern_rope_table {
     double base, linear;
-    uint32_t size;          /* rotated dimensions */
-    int64_t factors_tensor; /* catalog index of rope_freqs.weight, or -1 */
+    uint32_t size;           /* rotated dimensions */
+    int64_t factors_tensor;  /* catalog index of rope_freqs.weight, or -1 */
     uint64_t offset, stride; /* in the tables segment's data */
 };
 enum { TERN_MAX_ROPE_TABLES = 2 };
@@ -69,9 +69,9 @@ enum tern_status tern_hyper_read(const struct tern_catalog *catalog, struct tern
                                  struct tern_error *error);
 
 /* Compiles for `context` positions (> 0) and options->batch rows. Free with tern_compiled_free. */
-enum tern_status tern_compile(const struct tern_catalog *catalog, const struct tern_options *options,
-                              uint32_t context, struct tern_compiled *out,
-                              struct tern_error *error);
+enum tern_status tern_compile(const struct tern_catalog *catalog,
+                              const struct tern_options *options, uint32_t context,
+                              struct tern_compiled *out, struct tern_error *error);
 void tern_compiled_free(struct tern_compiled *compiled);
 
 /* Bytes that a compiled model needs besides its weights, without compiling the plan: for choosing

@@ -16,8 +16,7 @@ float tern_product(uint32_t type, const void *weights, uint32_t columns, struct 
 
 /* An embedding row: columns values, each widened by the rules, the value rule applied; times
  * `factor` (and the value rule again) unless it is 1. False if a value is not finite. */
-bool tern_widen_row(uint32_t type, const void *weights, uint32_t columns, float factor,
-                    float *out);
+bool tern_widen_row(uint32_t type, const void *weights, uint32_t columns, float factor, float *out);
 
 /* Joins 16 chains: ((0+1)+(2+3))+((4+5)+(6+7)), the same for 8..15, then the two halves. */
 float tern_join16(const float chain[16]);

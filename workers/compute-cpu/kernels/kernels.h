@@ -35,7 +35,8 @@ struct tern_matmul {
     uint32_t columns;
     struct tern_act act;
     uint32_t tokens;
-    const uint8_t *x; /* activation rows, x_stride bytes apart: quantized, or floats if act.block 0 */
+    const uint8_t
+        *x; /* activation rows, x_stride bytes apart: quantized, or floats if act.block 0 */
     uint64_t x_stride;
     float *out; /* out[token][row], out_stride bytes from token to token; row counts from 0 */
     uint64_t out_stride;
@@ -49,9 +50,9 @@ typedef void (*tern_matmul_fn)(const struct tern_matmul *m, uint32_t begin, uint
 
 struct tern_kernels {
     enum tern_tier tier;
-    const char *name;                 /* "avx2" */
+    const char *name;                       /* "avx2" */
     tern_matmul_fn matmul[TERN_TYPE_LIMIT]; /* NULL: no kernels for that type */
-    uint32_t row_chunk;               /* rows that a thread best takes at a time */
+    uint32_t row_chunk;                     /* rows that a thread best takes at a time */
     void (*quantize)(const float *x, uint32_t columns, struct tern_act act, void *out);
     bool (*widen)(uint32_t type, const void *weights, uint32_t columns, float factor, float *out);
     bool (*norm)(const float *x, const float *gain, uint32_t n, float epsilon, float *out);
