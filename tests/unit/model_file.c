@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,10 +31,34 @@ static void open_catalog(struct test_catalog *out)
         fail_msg("%s", error.message);
 }
 
+/* What `xz -dc path.xz` gives, in memory. */
+static int unpack(const char *path)
+{
+    char command[4200];
+    snprintf(command, sizeof command, "%s.xz", path);
+    if (access(command, R_OK) != 0)
+        return -1;
+    snprintf(command, sizeof command, "xz -dc '%s.xz'", path);
+    const int memory = memfd_create("unpacked", MFD_CLOEXEC);
+    FILE *pipe = popen(command, "r");
+    assert_true(memory >= 0 && pipe != NULL);
+    char bytes[1 << 16];
+    for (size_t count; (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;)
+        assert_int_equal(write(memory, bytes, count), count);
+    assert_int_equal(pclose(pipe), 0);
+    return memory;
+}
+
+int test_open(const char *path)
+{
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    return file >= 0 ? file : unpack(path);
+}
+
 bool test_catalog_open(const char *path, struct test_catalog *out)
 {
     *out = (struct test_catalog){.fd = -1};
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const int file = test_open(path);
     if (file < 0)
         return false;
     struct tern_error error = {0};

@@ -10,8 +10,11 @@ struct test_catalog {
     struct tern_catalog *catalog; /* NULL: nothing there */
 };
 
-/* Parses a GGUF file as the loader does. False if there is no such file; fails the test if it is
- * there and bad. */
+/* A descriptor of the file, or of what is packed in path.xz; -1 if there is neither. */
+int test_open(const char *path);
+
+/* Parses a GGUF file as the loader does. False if there is no such file, packed or not; fails the
+ * test if it is there and bad. */
 bool test_catalog_open(const char *path, struct test_catalog *out);
 void test_catalog_close(struct test_catalog *catalog);
 
