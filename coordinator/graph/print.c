@@ -28,7 +28,7 @@ uint64_t tern_print_stage_bytes(const struct tern_printer *printer, uint32_t sta
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < printer->plan->instructions; i++)
-        if (printer->code[i].stage == stage)
+        if (printer->code[i].stage == stage && printer->code[i].op != TERN_OP_EMBED)
             bytes += tern_print_bytes(&printer->code[i]);
     return bytes;
 }

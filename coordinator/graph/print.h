@@ -24,7 +24,7 @@ bool tern_print_svg(const struct tern_printer *printer, FILE *out);
 /* Bytes of one weight, and of all weights and biases of an instruction. */
 uint64_t tern_print_weight_bytes(const struct tern_weight *weight);
 uint64_t tern_print_bytes(const struct tern_instruction *code);
-/* Of all instructions of a stage. */
+/* What a stage reads of its weights in a step: all of them but the embedding's table. */
 uint64_t tern_print_stage_bytes(const struct tern_printer *printer, uint32_t stage);
 
 /* The instruction before `reader` that wrote its input k, or UINT32_MAX. */

@@ -38,7 +38,7 @@ static void print_report(const struct tern_printer *p, FILE *out)
     fprintf(out, "buffers     %u -> %u, %.1f -> %.1f MiB\n", r->buffers_before, r->buffers_after,
             tern_print_mib(r->bytes_before), tern_print_mib(r->bytes_after));
     for (uint32_t stage = 0; stage < p->plan->stages; stage++)
-        fprintf(out, "stage %-5u cpu, %.1f MiB of weights\n", stage,
+        fprintf(out, "stage %-5u cpu, reads %.1f MiB of weights\n", stage,
                 tern_print_mib(tern_print_stage_bytes(p, stage)));
 }
 
