@@ -23,7 +23,7 @@
 enum {
     SECRET_BYTES = 16,
     ROUTING_MAX = 255,   /* bytes of a ZeroMQ routing id */
-    CONTROL_MAX = 65536, /* bytes of a message from a worker */
+    BUFFER_BYTES = TERN_CHANNEL_MAX, /* bytes of a message from a process, largest */
     ROW_CLASSES = 11,    /* steps of 1, 2-3, 4-7, ... 1024 rows */
 };
 
@@ -127,7 +127,7 @@ struct tern_supervisor {
     struct process *processes; /* the table */
     struct compute compute;
     struct tern_loader *loaders;
-    void *buffer; /* one received message, CONTROL_MAX or TERN_CHANNEL_MAX bytes */
+    void *buffer; /* one received message, BUFFER_BYTES */
 };
 
 static inline struct tern_coordinator_board *own_board(const struct tern_supervisor *s)

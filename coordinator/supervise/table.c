@@ -104,7 +104,7 @@ static bool receive(struct tern_supervisor *s, uint8_t *routing, int *routing_si
     if (*routing_size < 0)
         return false;
     if (more_parts(s->router))
-        *size = zmq_recv(s->router, s->buffer, CONTROL_MAX, ZMQ_DONTWAIT);
+        *size = zmq_recv(s->router, s->buffer, BUFFER_BYTES, ZMQ_DONTWAIT);
     while (more_parts(s->router)) {
         *size = -1;
         if (zmq_recv(s->router, NULL, 0, ZMQ_DONTWAIT) < 0)
@@ -121,7 +121,7 @@ static void on_control(void *context)
     while (receive(s, routing, &routing_size, &size)) {
         struct tern_message message;
         struct tern_error error = {.message = "not one part"};
-        if (size < 0 || size > CONTROL_MAX ||
+        if (size < 0 || size > BUFFER_BYTES ||
             tern_message_parse(s->buffer, (size_t)size, &message, &error) != TERN_OK)
             tern_log("warning", "a message on the worker socket was refused: %s", error.message);
         else
@@ -133,7 +133,7 @@ static enum tern_status open_router(struct tern_supervisor *s, void *zmq_context
                                     struct tern_error *error)
 {
     const int linger = 0, mandatory = 1;
-    const int64_t largest = CONTROL_MAX;
+    const int64_t largest = BUFFER_BYTES;
     s->router = zmq_socket(zmq_context, ZMQ_ROUTER);
     if (s->router == NULL || zmq_setsockopt(s->router, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
         zmq_setsockopt(s->router, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory) != 0 ||
@@ -167,7 +167,7 @@ static enum tern_status open_all(struct tern_supervisor *s, void *zmq_context, c
 {
     s->control = strdup(control);
     s->libexec = strdup(libexec);
-    s->buffer = malloc(CONTROL_MAX > TERN_CHANNEL_MAX ? CONTROL_MAX : TERN_CHANNEL_MAX);
+    s->buffer = malloc(BUFFER_BYTES);
     if (s->control == NULL || s->libexec == NULL || s->buffer == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
     enum tern_status status = process_check_kernel(error);
