@@ -21,16 +21,20 @@ uint32_t tern_argmax(const float *x, uint32_t n);
 /* ---- RoPE ---- */
 
 /* Frequencies f_i = inv_i / factor_i, i < size/2: inv_i = base^(-2i/size) correctly rounded.
- * factors: size/2 floats or NULL; linear: the linear factor or 1. */
+ * factors: size/2 floats or NULL; linear: the linear factor or 1.
+ * A base that is not finite and positive gives NaN. */
 void tern_rope_frequencies(double base, uint32_t size, const float *factors, double linear,
                            double *frequency);
-/* The table's row of a position: count pairs {cos, sin}, correctly rounded, value rule applied. */
+/* The table's row of a position: count pairs {cos, sin}, correctly rounded, value rule applied. An
+ * angle that is not finite or reaches 2^31 gives NaN, which the rotation then reports. */
 void tern_rope_row(const double *frequency, uint32_t count, uint32_t position, float *pairs);
 /* One head of head_size values; dimensions from rope_size on pass unchanged. out may be x. */
 bool tern_rope(const float *x, const float *pairs, uint32_t head_size, uint32_t rope_size,
                enum tern_rope_pairs order, float *out);
 
 /* ---- KV cache and attention ---- */
+
+enum { TERN_MAX_HEAD = 256 }; /* largest head_size that tern_attend takes */
 
 /* Stores n values as `type` at out. TERN_FAULT_NONE (0) or TERN_FAULT_KV_OVERFLOW. */
 int tern_kv_store(enum tern_kv_type type, const float *x, uint32_t n, void *out);
