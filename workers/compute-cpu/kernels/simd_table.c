@@ -1,8 +1,6 @@
 /* The table of a SIMD tier: what it replaces, and what it keeps from the scalar tier. Compiled once
  * per tier. */
-#include "proto/numerics/product.h"
-#include "proto/numerics/quantize.h"
-#include "workers/compute-cpu/kernels/products.h"
+#include "workers/compute-cpu/kernels/operations.h"
 
 const struct tern_kernels TIER(kernels) = {
     .tier = TIER_ID,
@@ -19,13 +17,13 @@ const struct tern_kernels TIER(kernels) = {
                [TERN_Q5_K] = tern_scalar_multiply_Q5_K,
                [TERN_Q6_K] = tern_scalar_multiply_Q6_K},
     .row_chunk = 64,
-    .quantize = tern_quantize_row,
-    .widen = tern_widen_row,
-    .norm = tern_norm,
-    .add = tern_add_rows,
-    .glu = tern_glu,
-    .argmax = tern_argmax,
-    .rope = tern_rope,
-    .kv_store = tern_kv_store,
-    .attend = tern_attend,
+    .quantize = TIER(quantize),
+    .widen = TIER(widen),
+    .norm = TIER(norm),
+    .add = TIER(add),
+    .glu = TIER(glu),
+    .argmax = TIER(argmax),
+    .rope = TIER(rope),
+    .kv_store = TIER(kv_store),
+    .attend = TIER(attend),
 };
