@@ -54,7 +54,9 @@ struct tern_step {
     /* Run-ahead: after this step (of a single greedy row) the worker may run up to `grant` further
      * decode steps of its own, numbers number + 1 ... number + grant, each feeding the token it
      * found at the next position. It stops after an end token and when number > the board's
-     * run_limit. Pages for all positions are in the table beforehand. */
+     * run_limit. Pages for all positions are in the table beforehand, and the rows of the RoPE
+     * tables are filled. At most TERN_GRANT_RING; > 0 only if the step has one output row, its last
+     * row, with TERN_ROW_ARGMAX, and all rows are of one sequence. */
     uint32_t grant;
     uint32_t end_tokens;
     uint32_t end_token[TERN_MAX_END_TOKENS];
@@ -117,9 +119,13 @@ struct tern_granted_token {
 };
 
 struct tern_worker_board {
-    alignas(64) _Atomic uint64_t progress; /* last finished instruction + 1, as tern_word */
+    alignas(64) _Atomic uint64_t progress; /* last finished instruction + 1, 0 = begun */
     alignas(64) _Atomic uint64_t done;     /* newest finished stage + 1 of the newest step */
-    alignas(64) _Atomic uint64_t begun;    /* number of the newest step begun (run-ahead too) */
+    /* Number of the newest step begun, run-ahead too. A worker stores it, then reads run_limit (both
+     * sequentially consistent), and takes it back (number - 1) if the step may not begin; else it
+     * stores `progress` with index 0 of that step. So whoever lowers run_limit and then reads a
+     * larger `begun` knows within microseconds which of the two it was. */
+    alignas(64) _Atomic uint64_t begun;
     alignas(64) _Atomic uint64_t calls[TERN_TIERS]; /* kernel calls by tier since the start */
     alignas(64) struct tern_step_result result[TERN_STEP_RING]; /* slot = number % ring */
     struct tern_granted_token granted[TERN_GRANT_RING];         /* slot = number % ring */

@@ -4,8 +4,7 @@
  * writes it; the coordinator treats it as hostile and reads it only through this interface, which
  * checks every offset once in tern_catalog_open.
  *
- * Layout of the segment's data: struct header { u32 version, u32 keys, u32 tensors, u32 pad,
- * u64 file_bytes, u64 data_offset, u64 bytes used }, key records, tensor records, blob.
+ * Layout of the segment's data: header, key records, tensor records, blob (catalog_format.h).
  */
 #ifndef TERN_PROTO_CATALOG_H
 #define TERN_PROTO_CATALOG_H
@@ -21,6 +20,9 @@ enum {
     TERN_MAX_STRINGS = 4 << 20, /* elements of an array of strings */
     TERN_MAX_STRING = 16 << 20, /* bytes of a string value (chat templates) */
     TERN_MAX_DIMENSIONS = 4,
+    TERN_MAX_METADATA = 512 << 20, /* bytes of all names and values */
+    TERN_I2_S = 36,                /* the one tensor type that is not only blocks ... */
+    TERN_I2_S_TAIL = 32, /* ... but has its scale and padding once, after all of them (FORMATS) */
 };
 
 /* Numbers are GGUF's own value type ids. */
@@ -40,6 +42,9 @@ enum tern_value_type {
     TERN_V_F64,
 };
 
+/* Bytes of a value of a type; 0 for strings, arrays and ids that do not exist. */
+size_t tern_value_bytes(uint32_t type);
+
 struct tern_string {
     const char *bytes; /* not NUL-terminated; may hold any bytes */
     size_t length;
@@ -54,10 +59,16 @@ struct tern_tensor {
     uint64_t bytes;
 };
 
-struct tern_catalog; /* reader; borrows the segment */
+/* Bytes of a tensor of `type`; false if the type is unknown, a size is 0, the columns are no
+ * multiple of the type's block, or the result does not fit. */
+bool tern_tensor_bytes(uint32_t type, const uint64_t size[TERN_MAX_DIMENSIONS], uint64_t *bytes);
+
+struct tern_catalog; /* reader */
 
 /* Checks everything; the segment must stay mapped as long as the catalog lives. Free with
- * tern_catalog_close. TERN_BAD_MODEL when anything is out of bounds. */
+ * tern_catalog_close. TERN_BAD_MODEL when anything is out of bounds or a name comes twice.
+ * A segment mapped read-only is copied, for its writer may still run and change it; the writer's
+ * own is read in place. */
 enum tern_status tern_catalog_open(const struct tern_segment *segment, struct tern_catalog **out,
                                    struct tern_error *error);
 void tern_catalog_close(struct tern_catalog *catalog);
@@ -69,7 +80,8 @@ void tern_catalog_tensor(const struct tern_catalog *catalog, uint32_t index,
 int64_t tern_catalog_find(const struct tern_catalog *catalog, const char *name);
 uint64_t tern_catalog_file_bytes(const struct tern_catalog *catalog);
 
-/* Keys, for listing. */
+/* Keys, for listing: index < tern_catalog_keys. *type is that of the value or of the array's
+ * elements, *count 1 for a scalar. */
 uint32_t tern_catalog_keys(const struct tern_catalog *catalog);
 struct tern_string tern_catalog_key(const struct tern_catalog *catalog, uint32_t index,
                                     enum tern_value_type *type, uint64_t *count);
@@ -104,7 +116,8 @@ double tern_array_f64(const struct tern_array *array, uint64_t index);
 
 struct tern_catalog_writer; /* writes into a mapped, writable segment */
 
-/* `segment` must outlive the writer. keys and tensors are the exact numbers that will follow. */
+/* `segment` must outlive the writer. keys and tensors are the exact numbers that will follow, keys
+ * first. End with tern_catalog_end or tern_catalog_abandon. */
 enum tern_status tern_catalog_begin(const struct tern_segment *segment, uint32_t keys,
                                     uint32_t tensors, struct tern_catalog_writer **out,
                                     struct tern_error *error);
@@ -120,6 +133,9 @@ enum tern_status tern_catalog_put_tensor(struct tern_catalog_writer *writer,
 /* Publishes: the header is written last. Frees the writer. */
 enum tern_status tern_catalog_end(struct tern_catalog_writer *writer, uint64_t file_bytes,
                                   struct tern_error *error);
+
+/* Frees the writer without publishing. */
+void tern_catalog_abandon(struct tern_catalog_writer *writer);
 
 /* An upper bound of the catalog's bytes for a file of `file_bytes` (for sizing its segment, which
  * commits memory only as it is written). */

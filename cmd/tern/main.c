@@ -1,0 +1,68 @@
+/* tern: the command line client. Finds the verb and hands over; all else is in verb_*.c. */
+#include "cmd/tern/verbs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct verb verbs[] = {
+    {"run", "MODEL [PROMPT...]", "Answer a prompt. Starts the service when none runs.",
+     "PROMPT comes from standard input when it is \"-\", or absent and standard input is no\n"
+     "terminal. The model's chat template is applied unless --raw.\n\n"
+     "  tern run smollm2-135m \"Why is the sky blue?\"\n"
+     "  git diff | tern run model.gguf --system \"Write a commit message\"\n",
+     verb_run},
+    {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
+    {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
+    {"ps", "", "Show the service's processes and loaded models.", NULL, verb_ps},
+    {"ls", "", "List the models in the cache.", NULL, verb_ls},
+    {"info", "MODEL", "Show what a model file holds and what it needs.", NULL, verb_info},
+    {"plan", "MODEL", "Show what the graph compiler made of a model.", NULL, verb_plan},
+    {"tokenize", "MODEL", "Turn standard input, unchanged, into a JSON list of token ids.", NULL,
+     verb_tokenize},
+    {"detokenize", "MODEL", "Turn a JSON list of token ids on standard input into text.", NULL,
+     verb_detokenize},
+    {"logits", "MODEL --tokens FILE -o OUT",
+     "Write the logits of every position: float32, little-endian, a row of the vocabulary each.",
+     NULL, verb_logits},
+    {"bench", "MODEL", "Measure the speed of prompts and of decoding.", NULL, verb_bench},
+    {"stop", "", "End the service.", NULL, verb_stop},
+    {"serve", "", "Run the service in the foreground, its log on standard error.", NULL,
+     verb_serve},
+    {"doctor", "", "Show what this machine offers and what is missing.", NULL, verb_doctor},
+};
+
+enum { VERBS = sizeof verbs / sizeof verbs[0] };
+
+static void print_usage(FILE *out)
+{
+    fprintf(out, "usage: tern VERB ...\n\nRuns language models on this machine.\n\n");
+    for (int i = 0; i < VERBS; i++)
+        fprintf(out, "  %-11s %s\n", verbs[i].name, verbs[i].summary);
+    fprintf(
+        out,
+        "\n  tern VERB --help tells what a verb takes. MODEL is the path of a GGUF file or the\n"
+        "  name of a model that tern ls shows.\n\n"
+        "exit codes: 0 fine, 1 failure, 2 usage, 3 no usable model file, 4 not enough memory or\n"
+        "context, 5 not supported, 6 request given up, 7 no service, 130 interrupted\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return TERN_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_usage(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("tern %s\n", TERN_VERSION);
+        return 0;
+    }
+    for (int i = 0; i < VERBS; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(&verbs[i], argc - 1, argv + 1);
+    fprintf(stderr, "tern: unknown verb '%s'; tern --help lists them\n", argv[1]);
+    return TERN_USAGE;
+}

@@ -1,0 +1,18 @@
+/* Where files are: models by path or by name in the cache, the state folder (XDG). */
+#ifndef TERN_CMD_MODELS_H
+#define TERN_CMD_MODELS_H
+
+#include "proto/status.h"
+#include <stddef.h>
+
+/* The absolute path for a MODEL argument: a path if it holds a slash, ends in .gguf or names a
+ * file, else the cached model of that name. */
+enum tern_status model_path(const char *model, char *path, size_t room, struct tern_error *error);
+
+/* $XDG_CACHE_HOME/tern/models (not made). */
+enum tern_status models_folder(char *path, size_t room, struct tern_error *error);
+
+/* $XDG_STATE_HOME/tern/NAME; makes the folders. */
+enum tern_status state_file(const char *name, char *path, size_t room, struct tern_error *error);
+
+#endif

@@ -1,0 +1,161 @@
+#include "cmd/tern/options.h"
+
+#include "proto/utf8.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_option(const struct option *option)
+{
+    char left[64];
+    const char *dashes = option->name[1] == '\0' ? "-" : "--";
+    if (option->kind == OPTION_FLAG)
+        snprintf(left, sizeof left, "%s%s", dashes, option->name);
+    else
+        snprintf(left, sizeof left, "%s%s %s", dashes, option->name,
+                 option->choices != NULL ? option->choices : "N");
+    printf("  %-28s %s\n", left, option->help);
+}
+
+static void print_help(const struct verb *verb, const struct option *options)
+{
+    printf("usage: tern %s %s\n\n%s\n", verb->name, verb->arguments, verb->summary);
+    if (options->name != NULL)
+        printf("\noptions:\n");
+    for (; options->name != NULL; options++)
+        print_option(options);
+    if (verb->details != NULL)
+        printf("\n%s", verb->details);
+}
+
+static const struct option *find_option(const struct option *options, const char *name,
+                                        size_t length)
+{
+    for (; options->name != NULL; options++)
+        if (strlen(options->name) == length && memcmp(options->name, name, length) == 0)
+            return options;
+    return NULL;
+}
+
+static enum tern_status parse_count(const struct option *option, const char *text,
+                                    struct tern_error *error)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 ||
+        (double)value < option->low || (double)value > option->high)
+        return tern_fail(error, TERN_USAGE,
+                         "%s is '%s'; it must be a whole number from %.0f to %.0f", option->name,
+                         text, option->low, option->high);
+    *(uint64_t *)option->target = value;
+    return TERN_OK;
+}
+
+static enum tern_status parse_number(const struct option *option, const char *text,
+                                     struct tern_error *error)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || value < option->low ||
+        value > option->high)
+        return tern_fail(error, TERN_USAGE, "%s is '%s'; it must be a number from %g to %g",
+                         option->name, text, option->low, option->high);
+    *(double *)option->target = value;
+    return TERN_OK;
+}
+
+static enum tern_status parse_choice(const struct option *option, const char *text,
+                                     struct tern_error *error)
+{
+    const size_t length = strlen(text);
+    for (const char *word = option->choices; *word != '\0';) {
+        const size_t n = strcspn(word, "|");
+        if (n == length && memcmp(word, text, n) == 0) {
+            *(const char **)option->target = text;
+            return TERN_OK;
+        }
+        word += n + (word[n] == '|');
+    }
+    return tern_fail(error, TERN_USAGE, "%s is '%s'; it must be one of %s", option->name, text,
+                     option->choices);
+}
+
+static enum tern_status parse_value(const struct option *option, const char *text,
+                                    struct tern_error *error)
+{
+    switch (option->kind) {
+    case OPTION_COUNT:
+        return parse_count(option, text, error);
+    case OPTION_NUMBER:
+        return parse_number(option, text, error);
+    case OPTION_CHOICE:
+        return parse_choice(option, text, error);
+    case OPTION_TEXT:
+        if (!tern_utf8_valid(text, strlen(text)))
+            return tern_fail(error, TERN_USAGE, "%s is not valid UTF-8", option->name);
+        *(const char **)option->target = text;
+        return TERN_OK;
+    case OPTION_FLAG:
+        break;
+    }
+    return TERN_OK;
+}
+
+/* One option at argv[*i]; advances *i over its value. */
+static enum tern_status parse_option(const struct verb *verb, const struct option *options,
+                                     char **argv, int argc, int *i, struct tern_error *error)
+{
+    const char *word = argv[*i];
+    const char *name = word + (word[1] == '-' ? 2 : 1);
+    const char *equals = strchr(name, '=');
+    const size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
+    const struct option *option = find_option(options, name, length);
+    if (option == NULL || (word[1] != '-') != (length == 1))
+        return tern_fail(error, TERN_USAGE, "unknown option '%s'; see tern %s --help", word,
+                         verb->name);
+    if (option->given != NULL)
+        *option->given = true;
+    if (option->kind == OPTION_FLAG) {
+        if (equals != NULL)
+            return tern_fail(error, TERN_USAGE, "option '%s' takes no value", option->name);
+        *(bool *)option->target = true;
+        return TERN_OK;
+    }
+    if (equals == NULL && *i + 1 >= argc)
+        return tern_fail(error, TERN_USAGE, "option '%s' needs a value", word);
+    return parse_value(option, equals != NULL ? equals + 1 : argv[++*i], error);
+}
+
+enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,
+                               char **argv, int *positionals, struct tern_error *error)
+{
+    int kept = 0;
+    bool only_positionals = false;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        const bool option = word[0] == '-' && word[1] != '\0' && !only_positionals;
+        if (!option) {
+            argv[kept++] = argv[i];
+        } else if (strcmp(word, "--") == 0) {
+            only_positionals = true;
+        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            print_help(verb, options);
+            return TERN_INTERRUPTED;
+        } else {
+            const enum tern_status status = parse_option(verb, options, argv, argc, &i, error);
+            if (status != TERN_OK)
+                return status;
+        }
+    }
+    *positionals = kept;
+    return TERN_OK;
+}
+
+int complain(const struct tern_error *error)
+{
+    fprintf(stderr, "tern: %s\n", error->message);
+    return error->status;
+}

@@ -1,0 +1,52 @@
+/*
+ * Command line options: each verb declares a table of what it takes; parsing, checking of ranges,
+ * and the text of --help all come from the table.
+ */
+#ifndef TERN_CMD_OPTIONS_H
+#define TERN_CMD_OPTIONS_H
+
+#include "proto/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum option_kind {
+    OPTION_FLAG,   /* bool */
+    OPTION_COUNT,  /* uint64_t, in [low, high] */
+    OPTION_NUMBER, /* double, finite, in [low, high] */
+    OPTION_TEXT,   /* const char *, valid UTF-8 */
+    OPTION_CHOICE, /* const char *, one of the words in `choices`, separated by '|' */
+};
+
+struct option {
+    const char *name; /* without "--"; a single letter is used as "-x" */
+    enum option_kind kind;
+    void *target;
+    const char *choices; /* OPTION_CHOICE; for the others a name for the value in --help */
+    const char *help;
+    double low, high;
+    bool *given; /* set when the option appears; may be NULL */
+};
+
+struct verb {
+    const char *name;
+    const char *arguments; /* "MODEL [PROMPT...]" */
+    const char *summary;
+    const char *details; /* more lines for `tern VERB --help`, may be NULL */
+    int (*run)(const struct verb *verb, int argc, char **argv);
+};
+
+/* Up to this many options in a table. */
+enum { MAX_OPTIONS = 48 };
+
+/*
+ * Parses argv[1..]: fills targets, moves positional arguments to argv[0..*positionals). "--" ends
+ * the options; a number or "-" alone is positional. Options end with a NULL name. --help prints and
+ * returns TERN_INTERRUPTED (the caller then exits 0). TERN_USAGE with a message.
+ */
+enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,
+                               char **argv, int *positionals, struct tern_error *error);
+
+/* Prints `tern: message` and returns the status as exit code. */
+int complain(const struct tern_error *error);
+
+#endif

@@ -1,0 +1,183 @@
+#include "cmd/tern/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool line_drawn;
+
+static void draw_line(const struct tern_message *reply, const char *text, size_t length)
+{
+    const uint64_t all = tern_message_u64(reply, TERN_F_ALL_UNITS, 0);
+    const uint64_t done = tern_message_u64(reply, TERN_F_DONE_UNITS, 0);
+    if (!isatty(STDERR_FILENO) || all == 0)
+        return;
+    fprintf(stderr, "\r\033[K%.*s %3.0f%%", (int)length, text, 100.0 * (double)done / (double)all);
+    fflush(stderr);
+    line_drawn = true;
+}
+
+void output_progress(const struct tern_message *reply)
+{
+    size_t length;
+    const char *text = tern_message_text(reply, TERN_F_TEXT, &length);
+    if (text == NULL)
+        return;
+    if (tern_message_has(reply, TERN_F_ALL_UNITS)) {
+        draw_line(reply, text, length);
+        return;
+    }
+    output_progress_end();
+    fprintf(stderr, "tern: %.*s\n", (int)length, text);
+}
+
+void output_progress_end(void)
+{
+    if (line_drawn)
+        fprintf(stderr, "\r\033[K");
+    line_drawn = false;
+}
+
+static enum tern_status read_descriptor(int fd, const char *path, char **bytes, size_t *length,
+                                        struct tern_error *error)
+{
+    size_t room = 65536, filled = 0;
+    char *buffer = malloc(room + 1);
+    while (buffer != NULL) {
+        const ssize_t got = read(fd, buffer + filled, room - filled);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(buffer);
+            return tern_fail(error, TERN_USAGE, "cannot read %s: %s", path, strerror(errno));
+        }
+        if (got == 0)
+            break;
+        filled += (size_t)got;
+        if (filled > TERN_MESSAGE_MAX) {
+            free(buffer);
+            return tern_fail(error, TERN_USAGE, "%s is longer than %d MiB", path,
+                             TERN_MESSAGE_MAX >> 20);
+        }
+        if (filled == room) {
+            char *larger = realloc(buffer, (room *= 2) + 1);
+            if (larger == NULL)
+                free(buffer);
+            buffer = larger;
+        }
+    }
+    if (buffer == NULL)
+        return tern_fail(error, TERN_NO_MEMORY, "out of memory while reading %s", path);
+    buffer[filled] = '\0';
+    *bytes = buffer;
+    *length = filled;
+    return TERN_OK;
+}
+
+enum tern_status read_all(const char *path, char **bytes, size_t *length, struct tern_error *error)
+{
+    if (strcmp(path, "-") == 0)
+        return read_descriptor(STDIN_FILENO, "standard input", bytes, length, error);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return tern_fail(error, TERN_USAGE, "cannot open %s: %s", path, strerror(errno));
+    const enum tern_status status = read_descriptor(fd, path, bytes, length, error);
+    close(fd);
+    return status;
+}
+
+static enum tern_status ids_of_json(const char *path, const json_t *list, uint32_t **ids,
+                                    size_t *count, struct tern_error *error)
+{
+    if (!json_is_array(list))
+        return tern_fail(error, TERN_USAGE, "%s is no JSON list of token ids like [1, 2, 3]", path);
+    *count = json_array_size(list);
+    *ids = malloc((*count + 1) * sizeof **ids);
+    if (*ids == NULL)
+        return tern_fail(error, TERN_NO_MEMORY, "out of memory for %zu ids", *count);
+    for (size_t i = 0; i < *count; i++) {
+        const json_t *item = json_array_get(list, i);
+        const json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id > UINT32_MAX) {
+            free(*ids);
+            *ids = NULL;
+            return tern_fail(error, TERN_USAGE, "%s: element %zu is no token id", path, i);
+        }
+        (*ids)[i] = (uint32_t)id;
+    }
+    return TERN_OK;
+}
+
+enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struct tern_error *error)
+{
+    char *text;
+    size_t length;
+    json_error_t where;
+    enum tern_status status = read_all(path, &text, &length, error);
+    if (status != TERN_OK)
+        return status;
+    json_t *list = json_loadb(text, length, 0, &where);
+    free(text);
+    if (list == NULL)
+        return tern_fail(error, TERN_USAGE, "%s is no JSON list of token ids: line %d: %s", path,
+                         where.line, where.text);
+    status = ids_of_json(path, list, ids, count, error);
+    json_decref(list);
+    return status;
+}
+
+bool write_out(const void *bytes, size_t length)
+{
+    return fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0;
+}
+
+bool print_ids(const uint32_t *ids, size_t count)
+{
+    fputc('[', stdout);
+    for (size_t i = 0; i < count; i++)
+        fprintf(stdout, i == 0 ? "%u" : ", %u", ids[i]);
+    return write_out("]\n", 2);
+}
+
+bool take_result(void *context, const struct tern_message *reply)
+{
+    struct result *result = context;
+    size_t length;
+    const char *json = tern_message_text(reply, TERN_F_JSON, &length);
+    if (json != NULL)
+        result->json = json_loadb(json, length, JSON_DECODE_ANY, NULL);
+    result->text = tern_message_copy(reply, TERN_F_TEXT);
+    return true;
+}
+
+static bool append(void **array, size_t *length, const void *more, size_t bytes)
+{
+    if (bytes == 0)
+        return true;
+    void *larger = realloc(*array, *length + bytes);
+    if (larger == NULL)
+        return false;
+    memcpy((char *)larger + *length, more, bytes);
+    *array = larger;
+    *length += bytes;
+    return true;
+}
+
+bool collect(void *context, const struct tern_message *reply)
+{
+    struct collected *c = context;
+    size_t bytes, length = c->count * sizeof *c->ids;
+    void *ids = c->ids, *text = c->bytes;
+    const char *more = tern_message_text(reply, TERN_F_TOKENS, &bytes);
+    bool good = append(&ids, &length, more, bytes);
+    c->ids = ids;
+    c->count = length / sizeof *c->ids;
+    more = tern_message_text(reply, TERN_F_BYTES, &bytes);
+    good = append(&text, &c->length, more, bytes) && good;
+    c->bytes = text;
+    c->failed |= !good;
+    return good;
+}

@@ -1,0 +1,45 @@
+/* What goes to a person's screen: progress lines on stderr, files read whole, JSON replies. */
+#ifndef TERN_CMD_OUTPUT_H
+#define TERN_CMD_OUTPUT_H
+
+#include "proto/message.h"
+#include <jansson.h>
+
+/* A PROGRESS reply. With units: a line that is redrawn, on terminals only. Without: a note, one
+ * line. */
+void output_progress(const struct tern_message *reply);
+/* Clears a redrawn line, if there is one. */
+void output_progress_end(void);
+
+/* Everything of a file ("-": standard input), malloc'ed, NUL-terminated behind *length bytes. */
+enum tern_status read_all(const char *path, char **bytes, size_t *length, struct tern_error *error);
+
+/* A JSON list of token ids from a file ("-": standard input) as malloc'ed u32s. TERN_USAGE. */
+enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count,
+                          struct tern_error *error);
+
+/* Writes all bytes to standard output; false when nobody reads any more. */
+bool write_out(const void *bytes, size_t length);
+
+/* Prints ids as one JSON list and a newline; false when nobody reads any more. */
+bool print_ids(const uint32_t *ids, size_t count);
+
+/* For client_call: keeps the json and text fields of a RESULT. Free `text` yourself and json with
+ * json_decref. */
+struct result {
+    json_t *json;
+    char *text;
+};
+bool take_result(void *result, const struct tern_message *reply);
+
+/* For client_call: collects the ids and bytes of TOKENS replies; free both. */
+struct collected {
+    uint32_t *ids;
+    size_t count;
+    char *bytes;
+    size_t length;
+    bool failed; /* out of memory */
+};
+bool collect(void *collected, const struct tern_message *reply);
+
+#endif

@@ -1,0 +1,64 @@
+#include "cmd/tern/request.h"
+
+#include "cmd/tern/models.h"
+
+void pack_options(struct tern_pack *pack, const struct model_options *options)
+{
+    if (options->threads != 0)
+        tern_pack_u64(pack, TERN_F_THREADS, options->threads);
+    if (options->batch != 0)
+        tern_pack_u64(pack, TERN_F_BATCH, options->batch);
+    if (options->context != 0)
+        tern_pack_u64(pack, TERN_F_CTX, options->context);
+    if (options->tier != NULL)
+        tern_pack_text(pack, TERN_F_TIER, options->tier);
+    if (options->precision != NULL)
+        tern_pack_text(pack, TERN_F_PRECISION, options->precision);
+    if (options->kv != NULL)
+        tern_pack_text(pack, TERN_F_KV, options->kv);
+    if (options->unfused)
+        tern_pack_bool(pack, TERN_F_UNFUSED, true);
+}
+
+static enum tern_status check_positionals(const struct verb *verb, int given, char **argv,
+                                          int least, int most, struct tern_error *error)
+{
+    if (given < least)
+        return tern_fail(error, TERN_USAGE, "MODEL is missing; usage: tern %s %s", verb->name,
+                         verb->arguments);
+    if (given > most)
+        return tern_fail(error, TERN_USAGE, "'%s' is one argument too many; usage: tern %s %s",
+                         argv[most], verb->name, verb->arguments);
+    return TERN_OK;
+}
+
+static bool begin(const struct verb *verb, const struct option *options, int *argc, char **argv,
+                  int most, char *path, bool start, struct client *client, int *code)
+{
+    struct tern_error error = {0};
+    enum tern_status status = options_parse(verb, options, *argc, argv, argc, &error);
+    if (status == TERN_INTERRUPTED) { /* --help was printed */
+        *code = 0;
+        return false;
+    }
+    if (status == TERN_OK)
+        status = check_positionals(verb, *argc, argv, path != NULL, most, &error);
+    if (status == TERN_OK && path != NULL)
+        status = model_path(argv[0], path, 4096, &error);
+    if (status == TERN_OK)
+        status = client_open(client, start, &error);
+    *code = status == TERN_OK ? 0 : complain(&error);
+    return status == TERN_OK;
+}
+
+bool begin_model_verb(const struct verb *verb, const struct option *options, int *argc, char **argv,
+                      int most, char *path, struct client *client, int *code)
+{
+    return begin(verb, options, argc, argv, most, path, true, client, code);
+}
+
+bool begin_idle_verb(const struct verb *verb, const struct option *options, int *argc, char **argv,
+                     int most, char *path, struct client *client, int *code)
+{
+    return begin(verb, options, argc, argv, most, path, false, client, code);
+}

@@ -1,0 +1,118 @@
+/* tern doctor: what this machine offers, in words, without a service. */
+#include "cmd/tern/models.h"
+#include "cmd/tern/verbs.h"
+#include "proto/runtime.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static void line(const char *name, const char *text)
+{
+    printf("%-14s %s\n", name, text);
+}
+
+static void show_processor(void)
+{
+    char text[128];
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    snprintf(text, sizeof text, "%d that this process may use, %ld online", CPU_COUNT(&allowed),
+             sysconf(_SC_NPROCESSORS_ONLN));
+    line("processors", text);
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+    snprintf(text, sizeof text, "scalar%s%s%s", avx2 ? ", avx2" : "", avx512 ? ", avx512" : "",
+             vnni ? ", avx512vnni" : "");
+    line("tiers", text);
+#else
+    line("tiers", "scalar (no others for this processor yet)");
+#endif
+}
+
+static void show_memory(void)
+{
+    char key[64], text[160];
+    unsigned long long kib, total = 0, available = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fscanf(file, "%63[^:]: %llu%*[^\n]\n", key, &kib) == 2) {
+        if (strcmp(key, "MemTotal") == 0)
+            total = kib;
+        if (strcmp(key, "MemAvailable") == 0)
+            available = kib;
+    }
+    if (file != NULL)
+        fclose(file);
+    snprintf(text, sizeof text, "%llu MiB, %llu MiB available", total / 1024, available / 1024);
+    line("memory", text);
+}
+
+static void show_huge_pages(void)
+{
+    char text[128] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+    if (file == NULL || fgets(text, sizeof text, file) == NULL)
+        line("huge pages", "unknown (no /sys)");
+    else if (strstr(text, "[never]") != NULL)
+        line("huge pages", "off for shared memory; fewer page-table misses with: echo advise > "
+                           "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    else
+        line("huge pages", "on for shared memory");
+    if (file != NULL)
+        fclose(file);
+}
+
+static void show_limits(void)
+{
+    char text[128];
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        snprintf(text, sizeof text, "%llu open files (at most %llu)",
+                 (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
+        line("limits", text);
+    }
+}
+
+static void show_service(void)
+{
+    char text[256], cache[4096];
+    struct tern_runtime runtime;
+    struct tern_error error = {0};
+    if (tern_runtime_open(&runtime, &error) != TERN_OK) {
+        line("service", error.message);
+    } else {
+        const int pid = tern_runtime_holder(&runtime);
+        if (pid > 0)
+            snprintf(text, sizeof text, "runs as process %d in %s", pid, runtime.folder);
+        else
+            snprintf(text, sizeof text, "does not run; its folder is %s", runtime.folder);
+        line("service", text);
+    }
+    if (models_folder(cache, sizeof cache, &error) == TERN_OK)
+        line("models", cache);
+}
+
+int verb_doctor(const struct verb *verb, int argc, char **argv)
+{
+    const struct option options[] = {{0}};
+    struct tern_error error = {0};
+    int positionals;
+    const enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
+    if (status == TERN_INTERRUPTED)
+        return 0;
+    if (status != TERN_OK)
+        return complain(&error);
+    show_processor();
+    show_memory();
+    show_huge_pages();
+    show_limits();
+    show_service();
+    return 0;
+}

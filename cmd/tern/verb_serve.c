@@ -1,0 +1,29 @@
+/* tern serve: the service in the foreground, for systemd and for looking at its log. */
+#include "cmd/tern/client.h"
+#include "cmd/tern/verbs.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+int verb_serve(const struct verb *verb, int argc, char **argv)
+{
+    const struct option options[] = {{0}};
+    struct tern_error error = {0};
+    char program[1200];
+    int positionals;
+    enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
+    if (status == TERN_INTERRUPTED)
+        return 0;
+    if (status == TERN_OK && positionals > 0)
+        status = tern_fail(&error, TERN_USAGE, "serve takes no arguments");
+    if (status == TERN_OK)
+        status = service_program(program, sizeof program, &error);
+    if (status == TERN_OK) {
+        char *arguments[] = {program, NULL};
+        execv(program, arguments);
+        tern_fail(&error, TERN_NO_SERVICE, "cannot run %s: %s", program, strerror(errno));
+    }
+    return complain(&error);
+}

@@ -1,0 +1,21 @@
+/* NFC, in time linear but for the sorting of marks, whatever the text. */
+#ifndef TERN_TOKENIZER_NORMALIZE_H
+#define TERN_TOKENIZER_NORMALIZE_H
+
+#include "proto/status.h"
+#include <stddef.h>
+
+/* Text that grows at its end. */
+struct text_buffer {
+    char *bytes;
+    size_t length, room;
+};
+
+enum tern_status text_append(struct text_buffer *buffer, const char *bytes, size_t length,
+                             struct tern_error *error);
+
+/* Appends `text` (valid UTF-8) in NFC. */
+enum tern_status text_append_nfc(struct text_buffer *buffer, const char *text, size_t length,
+                                 struct tern_error *error);
+
+#endif

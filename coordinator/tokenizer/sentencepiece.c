@@ -1,0 +1,140 @@
+/*
+ * Merging by score, as SentencePiece's BPE models do: two neighbours merge if their text together
+ * is a token, the one with the highest score first. The whole text is one word there; here it is
+ * cut where two characters meet that no token has side by side, which changes nothing, because no
+ * merge could reach across.
+ */
+#include "coordinator/tokenizer/encode.h"
+#include "coordinator/tokenizer/hash.h"
+#include "coordinator/tokenizer/unicode.h"
+#include "proto/utf8.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bits of the set of neighbours. A pair that is in it by accident only makes a word longer. */
+enum { NEIGHBOUR_BITS = 1 << 21 };
+
+struct sentencepiece {
+    const struct vocabulary *vocabulary;
+    uint32_t *priority; /* per token */
+    uint8_t *neighbours;
+};
+
+bool sentencepiece_find(const void *rules, const char *text, const struct merge_symbol *left,
+                        const struct merge_symbol *right, struct merge_result *result)
+{
+    const struct sentencepiece *const s = rules;
+    const uint32_t id =
+        vocabulary_find(s->vocabulary, text + left->start, (size_t)left->length + right->length);
+    if (id == TOKEN_NONE)
+        return false;
+    *result = (struct merge_result){.priority = s->priority[id], .id = id};
+    return true;
+}
+
+static uint32_t neighbour_bit(uint32_t left, uint32_t right)
+{
+    return (uint32_t)(hash_word((uint64_t)left << 32 | right, 0x5bd1e995) % NEIGHBOUR_BITS);
+}
+
+static bool are_neighbours(const struct sentencepiece *s, uint32_t left, uint32_t right)
+{
+    const uint32_t bit = neighbour_bit(left, right);
+    return s->neighbours[bit / 8] >> bit % 8 & 1;
+}
+
+uint32_t sentencepiece_word_end(const struct sentencepiece *sentencepiece, const char *text,
+                                uint32_t start, uint32_t end)
+{
+    unsigned bytes;
+    uint32_t left = unicode_point(text + start, &bytes);
+    for (uint32_t at = start + bytes; at < end; at += bytes) {
+        const uint32_t right = unicode_point(text + at, &bytes);
+        if (!are_neighbours(sentencepiece, left, right))
+            return at;
+        left = right;
+    }
+    return end;
+}
+
+static void add_neighbours(struct sentencepiece *s, const char *text, size_t length)
+{
+    if (length == 0 || !tern_utf8_valid(text, length))
+        return;
+    unsigned bytes;
+    uint32_t left = unicode_point(text, &bytes);
+    for (size_t at = bytes; at < length; at += bytes) {
+        const uint32_t right = unicode_point(text + at, &bytes);
+        const uint32_t bit = neighbour_bit(left, right);
+        s->neighbours[bit / 8] |= (uint8_t)(1 << bit % 8);
+        left = right;
+    }
+}
+
+/* Rising with falling score: the bits of a float sort like integers, but for the sign. */
+static uint32_t priority_of(float score)
+{
+    const float normal = score + 0.0f; /* -0 becomes 0 */
+    uint32_t bits;
+    memcpy(&bits, &normal, sizeof bits);
+    const uint32_t rising = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return ~rising;
+}
+
+static enum tern_status read_scores(const struct tern_array *scores, struct sentencepiece *s,
+                                    struct tern_error *error)
+{
+    const struct vocabulary *const v = s->vocabulary;
+    for (uint32_t id = 0; id < v->count; id++) {
+        const double score = tern_array_f64(scores, id);
+        if (!isfinite(score))
+            return tern_fail(error, TERN_BAD_MODEL, "token %u has a score that is no number", id);
+        /* Runs of spaces that the model's author added come before all merges: files give them no
+         * score of use. */
+        const bool user_defined = v->type[id] == TOKEN_USER_DEFINED;
+        s->priority[id] = user_defined ? 0 : priority_of((float)score);
+        if (user_defined || v->type[id] == TOKEN_NORMAL) {
+            size_t length;
+            const char *bytes = vocabulary_bytes(v, id, &length);
+            add_neighbours(s, bytes, length);
+        }
+    }
+    return TERN_OK;
+}
+
+enum tern_status sentencepiece_new(const struct tern_catalog *catalog,
+                                   const struct vocabulary *vocabulary, struct sentencepiece **out,
+                                   struct tern_error *error)
+{
+    struct tern_array scores;
+    if (!tern_catalog_numbers(catalog, "tokenizer.ggml.scores", &scores) ||
+        scores.count != vocabulary->count)
+        return tern_fail(error, TERN_BAD_MODEL, "tokenizer.ggml.scores must hold %u numbers",
+                         vocabulary->count);
+    struct sentencepiece *s = calloc(1, sizeof *s);
+    if (s != NULL) {
+        s->vocabulary = vocabulary;
+        s->priority = malloc(vocabulary->count * sizeof *s->priority);
+        s->neighbours = calloc(NEIGHBOUR_BITS / 8, 1);
+    }
+    enum tern_status status =
+        s == NULL || s->priority == NULL || s->neighbours == NULL
+            ? tern_fail(error, TERN_NO_MEMORY, "no memory for %u scores", vocabulary->count)
+            : read_scores(&scores, s, error);
+    if (status != TERN_OK) {
+        sentencepiece_free(s);
+        return status;
+    }
+    *out = s;
+    return TERN_OK;
+}
+
+void sentencepiece_free(struct sentencepiece *sentencepiece)
+{
+    if (sentencepiece == NULL)
+        return;
+    free(sentencepiece->priority);
+    free(sentencepiece->neighbours);
+    free(sentencepiece);
+}
