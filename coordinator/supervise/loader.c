@@ -208,10 +208,9 @@ static enum tern_status start(struct tern_loader *l, struct tern_error *error)
     const char *const none[] = {NULL};
     close_fd(&l->catalog_fd);
     l->catalog_id = tern_supervisor_segment_id(s);
-    enum tern_status status =
-        tern_segment_create(TERN_SEGMENT_CATALOG, l->catalog_id,
-                            tern_catalog_bound((uint64_t)l->identity.st_size), &l->catalog_fd,
-                            error);
+    enum tern_status status = tern_segment_create(TERN_SEGMENT_CATALOG, l->catalog_id,
+                                                  tern_catalog_bound((uint64_t)l->identity.st_size),
+                                                  &l->catalog_fd, error);
     if (status == TERN_OK) {
         l->process.incarnation++;
         status = process_start(&l->process, program, none, error);
@@ -511,7 +510,8 @@ static void take_message(struct tern_loader *l, const struct tern_message *messa
     }
 }
 
-/* One message per call: a callback may have closed the loader. Returns whether there may be more. */
+/* One message per call: a callback may have closed the loader. Returns whether there may be more.
+ */
 static bool receive(struct tern_loader *l)
 {
     struct tern_supervisor *s = l->supervisor;
@@ -607,7 +607,8 @@ static void on_end(void *context, const struct process_end *end)
         return;
     }
     l->process.state = PROCESS_STOPPED;
-    if (l->phase == PHASE_FILLED && !l->refused && (killed || (!end->by_signal && end->code == 0))) {
+    if (l->phase == PHASE_FILLED && !l->refused &&
+        (killed || (!end->by_signal && end->code == 0))) {
         l->phase = PHASE_ENDED;
         l->events.filled(l->events.context);
     } else if (l->phase != PHASE_ENDED) {
