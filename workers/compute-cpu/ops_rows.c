@@ -49,7 +49,7 @@ void tern_run_rows(const struct tern_call *call, struct tern_run *run)
     tern_pool_run(run->pool, split ? run->threads : 1, take_rows, &job);
 }
 
-static enum tern_fault_kind finite(bool ok)
+static enum tern_fault_kind fault_unless(bool ok)
 {
     return ok ? TERN_FAULT_NONE : TERN_FAULT_NOT_FINITE;
 }
@@ -59,7 +59,7 @@ enum tern_fault_kind tern_row_embed(const struct tern_call *call, struct tern_ru
 {
     (void)scratch;
     const uint8_t *weights = call->table + run->row[row].token * call->table_row_bytes;
-    return finite(call->kernels->widen(call->table_type, weights, call->columns, call->factor,
+    return fault_unless(call->kernels->widen(call->table_type, weights, call->columns, call->factor,
                                        tern_row_at(&call->out[0], row)));
 }
 
@@ -75,7 +75,7 @@ enum tern_fault_kind tern_row_norm(const struct tern_call *call, struct tern_run
         const size_t at = (size_t)group * call->columns;
         ok &= call->kernels->norm(x + at, call->gain[0], call->columns, call->epsilon, out + at);
     }
-    return finite(ok);
+    return fault_unless(ok);
 }
 
 enum tern_fault_kind tern_row_quantize(const struct tern_call *call, struct tern_run *run,
@@ -93,7 +93,7 @@ enum tern_fault_kind tern_row_add(const struct tern_call *call, struct tern_run 
 {
     (void)run;
     (void)scratch;
-    return finite(call->kernels->add(tern_row_at(&call->in[0], row), tern_row_at(&call->in[1], row),
+    return fault_unless(call->kernels->add(tern_row_at(&call->in[0], row), tern_row_at(&call->in[1], row),
                                      call->columns, tern_row_at(&call->out[0], row)));
 }
 
@@ -102,7 +102,7 @@ enum tern_fault_kind tern_row_bias(const struct tern_call *call, struct tern_run
 {
     (void)run;
     (void)scratch;
-    return finite(call->kernels->add(tern_row_at(&call->in[0], row), call->gain[0], call->columns,
+    return fault_unless(call->kernels->add(tern_row_at(&call->in[0], row), call->gain[0], call->columns,
                                      tern_row_at(&call->out[0], row)));
 }
 
@@ -111,7 +111,7 @@ enum tern_fault_kind tern_row_glu(const struct tern_call *call, struct tern_run 
 {
     (void)run;
     (void)scratch;
-    return finite(call->kernels->glu(call->activation, tern_row_at(&call->in[0], row),
+    return fault_unless(call->kernels->glu(call->activation, tern_row_at(&call->in[0], row),
                                      tern_row_at(&call->in[1], row), call->columns,
                                      tern_row_at(&call->out[0], row)));
 }
@@ -148,7 +148,7 @@ enum tern_fault_kind tern_row_add_norm(const struct tern_call *call, struct tern
     const enum tern_fault_kind kind = tern_row_add(call, run, row, scratch);
     if (kind != TERN_FAULT_NONE)
         return kind;
-    return finite(call->kernels->norm(sum, call->gain[0], call->columns, call->epsilon,
+    return fault_unless(call->kernels->norm(sum, call->gain[0], call->columns, call->epsilon,
                                       tern_row_at(&call->out[1], row)));
 }
 

@@ -6,7 +6,7 @@
 #ifndef TERN_CPU_PROGRAM_H
 #define TERN_CPU_PROGRAM_H
 
-#include "kernels/kernels.h"
+#include "workers/compute-cpu/kernels/kernels.h"
 #include "pool.h"
 #include "proto/board.h"
 
