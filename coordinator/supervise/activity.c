@@ -13,9 +13,8 @@ bool activity_parse(const char *line, char *state, uint64_t *ticks)
 {
     const char *after = strrchr(line, ')');
     unsigned long long user, system;
-    if (after == NULL || sscanf(after + 1,
-                                " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu", state,
-                                &user, &system) != 3)
+    if (after == NULL || sscanf(after + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu",
+                                state, &user, &system) != 3)
         return false;
     *ticks = user + system;
     return true;

@@ -71,15 +71,15 @@ static enum tern_status make_board(struct tern_supervisor *s, int *fd, uint64_t 
                                    struct tern_error *error)
 {
     *id = tern_supervisor_segment_id(s);
-    enum tern_status status = tern_segment_create(TERN_SEGMENT_BOARD, *id,
-                                                  sizeof(struct tern_worker_board), fd, error);
+    enum tern_status status =
+        tern_segment_create(TERN_SEGMENT_BOARD, *id, sizeof(struct tern_worker_board), fd, error);
     if (status != TERN_OK)
         return status;
     const int reader = tern_segment_reader(*fd);
     if (reader < 0)
         return tern_fail(error, TERN_FAILED, "cannot reopen a board: %s", strerror(errno));
-    status = tern_segment_map(reader, TERN_SEGMENT_BOARD, *id, false, false, &s->compute.board,
-                              error);
+    status =
+        tern_segment_map(reader, TERN_SEGMENT_BOARD, *id, false, false, &s->compute.board, error);
     close(reader);
     return status;
 }

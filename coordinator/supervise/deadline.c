@@ -35,8 +35,8 @@ static struct patience patience_without_steps(const struct tern_supervisor *s)
     };
 }
 
-/* The usual time of a step of so many rows, guessed from smaller steps (*guessed) if there was none.
- * 0: not known. */
+/* The usual time of a step of so many rows, guessed from smaller steps (*guessed) if there was
+ * none. 0: not known. */
 static uint64_t usual_time(const struct plan *plan, uint32_t rows, bool *guessed)
 {
     const int class = row_class(rows);
@@ -58,8 +58,7 @@ static struct patience find_patience(const struct tern_supervisor *s)
     if (plan == NULL || c->bind_pending || c->state == COMPUTE_STARTING)
         return patience_without_steps(s);
     const uint64_t usual = usual_time(plan, rows, &guessed);
-    const uint64_t limit =
-        smaller(larger(s->policy.hang_ns, 10 * usual), s->policy.hang_max_ns);
+    const uint64_t limit = smaller(larger(s->policy.hang_ns, 10 * usual), s->policy.hang_max_ns);
     if (!guessed)
         return (struct patience){.stopped_ns = limit, .asleep_ns = limit, .busy_ns = limit};
     return (struct patience){

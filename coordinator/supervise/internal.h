@@ -22,9 +22,9 @@
 
 enum {
     SECRET_BYTES = 16,
-    ROUTING_MAX = 255,   /* bytes of a ZeroMQ routing id */
+    ROUTING_MAX = 255,               /* bytes of a ZeroMQ routing id */
     BUFFER_BYTES = TERN_CHANNEL_MAX, /* bytes of a message from a process, largest */
-    ROW_CLASSES = 11,    /* steps of 1, 2-3, 4-7, ... 1024 rows */
+    ROW_CLASSES = 11,                /* steps of 1, 2-3, 4-7, ... 1024 rows */
 };
 
 /* The numbers of the failure policy (DESIGN section 7); tests shorten them. */
@@ -47,8 +47,8 @@ struct plan {
     tern_bound bound;
     void *context;
     uint32_t stages, instructions;
-    bool answered; /* `bound` was called: the plan is known to work */
-    bool ready;    /* bound in this incarnation */
+    bool answered;                  /* `bound` was called: the plan is known to work */
+    bool ready;                     /* bound in this incarnation */
     uint32_t faults, kills;         /* deaths while it was being bound, until it is */
     uint64_t usual_ns[ROW_CLASSES]; /* a step's usual time; 0: not known */
 };
@@ -57,11 +57,11 @@ struct plan {
 struct flight {
     uint64_t number;
     struct plan *plan;
-    uint32_t grant;   /* run-ahead steps that may follow */
-    uint32_t taken;   /* of those, delivered */
-    bool delivered;   /* the step itself */
-    bool ended;       /* no further run-ahead step will come */
-    bool revoked;     /* none after `limit` may begin */
+    uint32_t grant; /* run-ahead steps that may follow */
+    uint32_t taken; /* of those, delivered */
+    bool delivered; /* the step itself */
+    bool ended;     /* no further run-ahead step will come */
+    bool revoked;   /* none after `limit` may begin */
     uint64_t limit;
 };
 
@@ -81,11 +81,11 @@ enum compute_state {
 /* The look-out for a worker that hangs; idle while no work is out. */
 struct deadline {
     int timer;
-    uint64_t word, done;   /* the board's words when last seen to move */
-    uint64_t since_ns;     /* when that was */
-    uint64_t extended_ns;  /* the deadline of a slow worker, 0 = the usual one */
-    bool measured;         /* `before` is filled */
-    bool asleep;           /* all threads slept at the last look */
+    uint64_t word, done;  /* the board's words when last seen to move */
+    uint64_t since_ns;    /* when that was */
+    uint64_t extended_ns; /* the deadline of a slow worker, 0 = the usual one */
+    bool measured;        /* `before` is filled */
+    bool asleep;          /* all threads slept at the last look */
     struct activity before, now;
 };
 
@@ -95,23 +95,23 @@ struct compute {
     uint8_t secret[SECRET_BYTES];
     uint8_t routing[ROUTING_MAX]; /* where its messages come from, after hello */
     size_t routing_size;
-    int event, event_watch;       /* the worker writes it after a step */
-    struct tern_segment board;    /* this incarnation's, read-only */
-    uint32_t starts;              /* without a finished step in between */
-    int restart;                  /* timer */
-    enum tern_death verdict;      /* why we killed it */
-    bool condemned;               /* we killed it: `verdict` counts, not the signal */
-    struct plan *plans;           /* in the order of binding */
-    struct plan *binding;         /* BIND sent, answer not seen; NULL if released since */
-    bool bind_pending;            /* the answer to a BIND is due ... */
-    uint32_t bind_number;         /* ... for this plan */
+    int event, event_watch;    /* the worker writes it after a step */
+    struct tern_segment board; /* this incarnation's, read-only */
+    uint32_t starts;           /* without a finished step in between */
+    int restart;               /* timer */
+    enum tern_death verdict;   /* why we killed it */
+    bool condemned;            /* we killed it: `verdict` counts, not the signal */
+    struct plan *plans;        /* in the order of binding */
+    struct plan *binding;      /* BIND sent, answer not seen; NULL if released since */
+    bool bind_pending;         /* the answer to a BIND is due ... */
+    uint32_t bind_number;      /* ... for this plan */
     struct flight flight[TERN_STEP_RING];
     size_t flights;
     struct lost lost[TERN_STEP_RING]; /* told when the successor is ready */
     size_t losts;
-    uint64_t last_number;             /* of a step, issued or granted */
+    uint64_t last_number; /* of a step, issued or granted */
     struct deadline deadline;
-    struct tern_step_result result;   /* the one being delivered */
+    struct tern_step_result result; /* the one being delivered */
 };
 
 struct tern_supervisor {

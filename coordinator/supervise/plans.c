@@ -90,10 +90,9 @@ static enum tern_status send_bind(struct tern_supervisor *s, const struct tern_b
     tern_pack_u64(&pack, TERN_F_SEG_ACTIVATIONS, b->activations_id);
     tern_pack_text(&pack, TERN_F_TIER, tier_name(b->tier));
     tern_pack_u64(&pack, TERN_F_THREADS, b->threads);
-    return send_control(s, &pack)
-               ? TERN_OK
-               : tern_fail(error, TERN_FAILED, "cannot send to the CPU worker: %s",
-                           strerror(errno));
+    return send_control(s, &pack) ? TERN_OK
+                                  : tern_fail(error, TERN_FAILED,
+                                              "cannot send to the CPU worker: %s", strerror(errno));
 }
 
 /* The plan to bind next: those that steps wait for come first. */

@@ -108,19 +108,19 @@ static int spawn(pid_t *pid, const char *program, int channel, char **environmen
         posix_spawn_file_actions_destroy(&actions);
         return ENOMEM;
     }
-    int failed = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0) |
-                 posix_spawn_file_actions_adddup2(&actions, 2, 1) |
-                 posix_spawn_file_actions_adddup2(&actions, channel, TERN_CHANNEL_FD) |
-                 posix_spawnattr_setsigmask(&attributes, &none) |
-                 posix_spawnattr_setsigdefault(&attributes, &all) |
-                 posix_spawnattr_setpgroup(&attributes, 0) |
-                 posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
-                                                           POSIX_SPAWN_SETSIGDEF |
-                                                           POSIX_SPAWN_SETPGROUP);
+    int failed =
+        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0) |
+        posix_spawn_file_actions_adddup2(&actions, 2, 1) |
+        posix_spawn_file_actions_adddup2(&actions, channel, TERN_CHANNEL_FD) |
+        posix_spawnattr_setsigmask(&attributes, &none) |
+        posix_spawnattr_setsigdefault(&attributes, &all) |
+        posix_spawnattr_setpgroup(&attributes, 0) |
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                  POSIX_SPAWN_SETPGROUP);
     const char *const argv[] = {program, NULL};
     if (failed == 0)
-        failed = posix_spawn(pid, program, &actions, &attributes,
-                             (char *const *)(uintptr_t)argv, environment);
+        failed = posix_spawn(pid, program, &actions, &attributes, (char *const *)(uintptr_t)argv,
+                             environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return failed;
@@ -160,8 +160,7 @@ enum tern_status process_start(struct process *process, const char *program,
         return status;
     char **environment = extend_environment(extra);
     pid_t pid;
-    const int failed =
-        environment == NULL ? ENOMEM : spawn(&pid, program, ends[1], environment);
+    const int failed = environment == NULL ? ENOMEM : spawn(&pid, program, ends[1], environment);
     free(environment);
     close(ends[1]);
     if (failed != 0) {

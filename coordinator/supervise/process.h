@@ -26,12 +26,12 @@ struct process {
     struct tern_loop *loop;
     const char *role; /* as `tern ps` shows it */
     enum process_state state;
-    pid_t pid;    /* 0: not running */
-    int pidfd;    /* -1 if not running */
-    int channel;  /* our end, non-blocking; -1 if not running */
-    int watch;    /* of the pidfd */
-    int overdue;  /* timer: has not died long after SIGKILL */
-    bool killed;  /* by us */
+    pid_t pid;   /* 0: not running */
+    int pidfd;   /* -1 if not running */
+    int channel; /* our end, non-blocking; -1 if not running */
+    int watch;   /* of the pidfd */
+    int overdue; /* timer: has not died long after SIGKILL */
+    bool killed; /* by us */
     uint32_t incarnation;
     uint32_t restarts;
     /* The process has ended, but its channel can still be read. May be NULL. */

@@ -7,6 +7,9 @@
 
 #include <string.h>
 
+/* How long a revocation waits for a worker that is just beginning a step. */
+static const uint64_t settle_ns = 100000;
+
 uint32_t *tern_supervisor_page_table(struct tern_supervisor *s, uint32_t sequence)
 {
     return own_board(s)->page_table[sequence % TERN_MAX_SEQUENCES];
@@ -99,7 +102,8 @@ static bool fault_is_possible(const struct plan *plan, uint32_t fault)
             (fault & 0xffff) < plan->instructions);
 }
 
-/* Copies a step's results off the worker's board into c->result. False if a number is impossible. */
+/* Copies a step's results off the worker's board into c->result. False if a number is impossible.
+ */
 static bool take_result(struct tern_supervisor *s, const struct flight *f)
 {
     const struct tern_step *step = &own_board(s)->ring[f->number % TERN_STEP_RING];
@@ -233,6 +237,22 @@ void steps_collect(struct tern_supervisor *s)
     }
 }
 
+/* A worker that says it begins a step reads the limit next, and within microseconds either marks
+ * the step's progress or takes it back. One that does neither may be stopped: believe it. */
+static uint64_t settle_begun(const struct tern_supervisor *s, const struct flight *f)
+{
+    const uint64_t until = tern_now_ns() + settle_ns;
+    uint64_t begun = newest_begun(s, f);
+    while (begun > f->limit && tern_now_ns() < until) {
+        const uint64_t word = atomic_load(&worker_board(s)->progress);
+        if ((int32_t)(tern_word_step(word) - (uint32_t)begun) >= 0)
+            break;
+        tern_pause();
+        begun = newest_begun(s, f);
+    }
+    return begun;
+}
+
 uint64_t tern_supervisor_revoke(struct tern_supervisor *s, uint64_t number)
 {
     struct compute *c = &s->compute;
@@ -244,7 +264,7 @@ uint64_t tern_supervisor_revoke(struct tern_supervisor *s, uint64_t number)
         f->limit = number > f->number ? number : f->number;
         atomic_store(&own_board(s)->run_limit, f->limit);
     }
-    const uint64_t begun = newest_begun(s, f); /* after the store: see struct tern_worker_board */
+    const uint64_t begun = settle_begun(s, f); /* after the store */
     const uint64_t newest = begun > f->limit ? begun : f->limit;
     if (run_is_over(s, f))
         pop_flight(c);

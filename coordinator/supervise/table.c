@@ -139,8 +139,8 @@ static enum tern_status open_router(struct tern_supervisor *s, void *zmq_context
         zmq_setsockopt(s->router, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory) != 0 ||
         zmq_setsockopt(s->router, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0 ||
         zmq_bind(s->router, s->control) != 0)
-        return tern_fail(error, TERN_NO_SERVICE, "cannot open the worker socket %s: %s",
-                         s->control, zmq_strerror(errno));
+        return tern_fail(error, TERN_NO_SERVICE, "cannot open the worker socket %s: %s", s->control,
+                         zmq_strerror(errno));
     s->router_watch = tern_loop_watch_socket(s->loop, s->router, on_control, s);
     return s->router_watch != 0 ? TERN_OK : tern_fail(error, TERN_NO_MEMORY, "out of memory");
 }
