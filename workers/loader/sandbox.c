@@ -50,6 +50,7 @@ static const int allowed_sanitized[] = {
     SCMP_SYS(stat),
     SCMP_SYS(lseek),
     SCMP_SYS(getdents64),
+    SCMP_SYS(getdents),
     SCMP_SYS(getpid),
     SCMP_SYS(gettid),
     SCMP_SYS(getppid),
