@@ -73,9 +73,10 @@ static bool evaluate_plainly(double x, double k, struct cos_sin *result)
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     float sine, cosine;
-    const bool safe = round_safely(s * z * r + r, &sine) & round_safely(c * z + 1.0, &cosine);
+    const bool sine_safe = round_safely(s * z * r + r, &sine);
+    const bool cosine_safe = round_safely(c * z + 1.0, &cosine);
     *result = turn((int64_t)k, cosine, sine);
-    return safe;
+    return sine_safe && cosine_safe;
 }
 
 /* ---- Double-double ---- */

@@ -1,7 +1,7 @@
 /*
  * RoPE: frequencies, table rows and the rotation of a head. Frozen numbers were computed with 300
  * bits of precision; the hard ones are the nearest to a rounding boundary among the 2^20 positions
- * of the usual bases, and multiples of pi/2.
+ * of the usual bases, multiples of pi/2, and small angles on a boundary that their sine is not on.
  */
 #include "proto/numerics/layer.h"
 #include "test_numerics_common.h"
@@ -87,8 +87,8 @@ static void pairs_are_correctly_rounded(void **state)
         {0x1.921fb54442d18p+19, 0x3f800000u, 0xae0d3132u},
         {0x1.fffd35813b67fp+19, 0xbf800000u, 0x2e218083u},
         {0x1.921f9c22477d4p+20, 0xac71c519u, 0xbf800000u},
-        {0x1.000001p-30, 0x3f800000u, 0x30800000u},
-        {0x1.fffffdp-46, 0x3f800000u, 0x28fffffeu},
+        {0x1.000003p-30, 0x3f800000u, 0x30800001u},
+        {0x1.fffffbp-46, 0x3f800000u, 0x28fffffdu},
         {0x1.6ac5b262ca1ffp+20, 0xbd67916eu, 0xbf7f972fu},
         {0x1.fffffffcp+30, 0xbf30579au, 0xbf399422u},
         {0x1.dcd65004p+29, 0x3ef27ed5u, 0x3f617757u},

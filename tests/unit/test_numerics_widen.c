@@ -26,9 +26,9 @@ static void check_widened(uint32_t type, const uint8_t *row, uint32_t columns)
     for (uint32_t e = 0; e < columns; e++)
         assert_same_float(out[e], expect_widened(type, row, e));
     assert_same_float(out[columns], 42.0f);
-    assert_true(tern_widen_row(type, row, columns, 0x1.3p-20f, out));
+    assert_true(tern_widen_row(type, row, columns, 0x1.3p-40f, out));
     for (uint32_t e = 0; e < columns; e++)
-        assert_same_float(out[e], value_of(expect_widened(type, row, e) * 0x1.3p-20f));
+        assert_same_float(out[e], value_of(expect_widened(type, row, e) * 0x1.3p-40f));
 }
 
 static void every_quantized_type_widens_by_its_layout(void **state)
