@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any context holds; what is longer is a mistake, and offsets are 32 bits. */
-enum { LONGEST_TEXT = 256 << 20 };
+/* More than any context holds. One word of this length takes a gigabyte while it is merged. */
+enum { LONGEST_TEXT = 16 << 20 };
 
 /* A plain stretch of the normalized text, or an added token. */
 struct part {
@@ -35,7 +35,8 @@ static enum tern_status join(const struct tern_text *pieces, size_t count, struc
 {
     for (size_t i = 0; i < count; i++) {
         if (pieces[i].length > LONGEST_TEXT - text->length)
-            return tern_fail(error, TERN_USAGE, "the text is longer than %d MiB",
+            return tern_fail(error, TERN_USAGE,
+                             "the text is longer than %d MiB; tokenize it in parts",
                              LONGEST_TEXT >> 20);
         const enum tern_status status = text_append(text, pieces[i].bytes, pieces[i].length, error);
         if (status != TERN_OK)
@@ -192,8 +193,6 @@ enum tern_status tern_tokenize(const struct tern_tokenizer *tokenizer,
     enum tern_status status = join(pieces, count, &text, error);
     if (status == TERN_OK)
         status = cut_parts(pieces, count, text.bytes, text.length, &parts, error);
-    if (status == TERN_OK && parts.text.length > UINT32_MAX / 2)
-        status = tern_fail(error, TERN_USAGE, "the text is too long");
     if (status == TERN_OK)
         status = encode_parts(&parts, add_special, out, error);
     free(text.bytes);
