@@ -102,9 +102,12 @@ static uint32_t draw_point(const uint32_t *moving, size_t count)
     static const uint32_t blocks[] = {
         0x20,   0xc0,   0x300,  0x390,  0x430,  0x590,  0x9b0,  0x1100,  0x1ea0,  0x2000,  0x2120,
         0x3040, 0x30a0, 0x4e00, 0xac00, 0xf900, 0xfb20, 0xff00, 0x11090, 0x1d150, 0x1f600, 0x2f800};
-    if (draw(3) == 0)
-        return blocks[draw(sizeof blocks / sizeof blocks[0])] + draw(96);
-    return moving[draw((uint32_t)count)];
+    uint32_t point;
+    do
+        point = draw(3) == 0 ? blocks[draw(sizeof blocks / sizeof blocks[0])] + draw(96)
+                             : moving[draw((uint32_t)count)];
+    while (text_is_newer(point));
+    return point;
 }
 
 static void nfc_is_that_of_utf8proc(void **state)
@@ -115,6 +118,7 @@ static void nfc_is_that_of_utf8proc(void **state)
     for (int32_t point = 0xa0; point < 0x110000; point++) {
         const utf8proc_property_t *property = utf8proc_get_property(point);
         if ((point < 0xac00 || point > 0xd7a3) && utf8proc_codepoint_valid(point) &&
+            !text_is_newer((uint32_t)point) &&
             (property->combining_class != 0 || property->comb_index != UINT16_MAX))
             moving[count++] = (uint32_t)point;
     }
@@ -143,7 +147,7 @@ static void nfc_leaves_stable_texts_alone(void **state)
 {
     (void)state;
     for (int32_t point = 0x20; point < 0x110000; point++) {
-        if (!utf8proc_codepoint_valid(point))
+        if (!utf8proc_codepoint_valid(point) || text_is_newer((uint32_t)point))
             continue;
         char text[16] = "e";
         const size_t length = 1 + (size_t)utf8proc_encode_char(point, (utf8proc_uint8_t *)text + 1);
@@ -154,6 +158,26 @@ static void nfc_leaves_stable_texts_alone(void **state)
         assert_int_equal(got.length, strlen(wanted));
         assert_memory_equal(got.bytes, wanted, got.length);
         free(wanted);
+        free(got.bytes);
+    }
+}
+
+static void nfc_is_that_of_unicode_9(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"e\u0301\u0323", "\u1eb9\u0301"},
+        /* U+08D3 came with Unicode 11 and is no mark to the reference: it stays in its place. */
+        {"e\u0301\u08d3\u0323", "\u00e9\u08d3\u0323"},
+        {"\U000105d2\u0307", "\U000105d2\u0307"},
+        {"\U00011935\U00011930", "\U00011935\U00011930"},
+        {"\u212b\u1112\u1161\u11ab", "\u00c5\ud55c"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct text_buffer got = {0};
+        assert_int_equal(text_append_nfc(&got, texts[i][0], strlen(texts[i][0]), &error), TERN_OK);
+        assert_int_equal(got.length, strlen(texts[i][1]));
+        assert_memory_equal(got.bytes, texts[i][1], got.length);
         free(got.bytes);
     }
 }
@@ -272,6 +296,7 @@ int main(void)
         cmocka_unit_test(classes_are_the_references),
         cmocka_unit_test(nfc_is_that_of_utf8proc),
         cmocka_unit_test(nfc_leaves_stable_texts_alone),
+        cmocka_unit_test(nfc_is_that_of_unicode_9),
         cmocka_unit_test(long_inputs_are_quick_and_flat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
