@@ -149,6 +149,22 @@ static enum tern_status cut_parts(const struct tern_text *pieces, size_t count, 
     return add_plain(parts, text + plain, length - plain, error);
 }
 
+/* SentencePiece gives one unknown token for a run of unknown characters; there are such only where
+ * some byte has no token. */
+static void join_unknown(const struct vocabulary *v, struct tern_ids *ids)
+{
+    bool complete = true;
+    for (size_t i = 0; i < 256; i++)
+        complete = complete && v->byte[i] != TOKEN_NONE;
+    if (complete || v->form != VOCABULARY_SENTENCEPIECE)
+        return;
+    size_t kept = 0;
+    for (size_t i = 0; i < ids->count; i++)
+        if (kept == 0 || ids->id[i] != v->unknown || ids->id[kept - 1] != v->unknown)
+            ids->id[kept++] = ids->id[i];
+    ids->count = kept;
+}
+
 static enum tern_status encode_parts(const struct parts *parts, bool add_special,
                                      struct tern_ids *out, struct tern_error *error)
 {
@@ -171,6 +187,7 @@ static enum tern_status encode_parts(const struct parts *parts, bool add_special
         else
             status = encode(&encoding, part->start, part->end, error);
     }
+    join_unknown(&t->vocabulary, ids);
     if (add_special && t->add_eos && t->vocabulary.eos >= 0)
         ids->id[ids->count++] = (uint32_t)t->vocabulary.eos;
     encoding_free(&encoding);
