@@ -8,7 +8,7 @@
 #include "proto/numerics/product.h"
 #include "proto/numerics/value.h"
 
-enum { BLOCK_POSITIONS = 256, CHAINS = 16 };
+enum { BLOCK_POSITIONS = 256 };
 
 /* Running or block-local state of the softmax-weighted sum. */
 struct part {
@@ -61,11 +61,11 @@ static bool score_block(const struct tern_attention *a, const float *q, uint32_t
 /* exp(score - max) in place; returns their sum in 16 chains, chain = position mod 16. */
 static float weigh_block(uint32_t begin, uint32_t end, float max, float *score)
 {
-    float chain[CHAINS] = {0};
+    float chain[TERN_CHAINS] = {0};
     for (uint32_t p = begin; p < end; p++) {
         const float e = tern_exp(score[p - begin] - max);
-        float *sum = &chain[p % CHAINS];
-        *sum = p - begin < CHAINS ? e : *sum + e;
+        float *sum = &chain[p % TERN_CHAINS];
+        *sum = p - begin < TERN_CHAINS ? e : *sum + e;
         score[p - begin] = e;
     }
     return tern_join16(chain);
@@ -94,9 +94,9 @@ static bool attend_block(const struct tern_attention *a, const float *q, uint32_
     return true;
 }
 
-static float merge_value(float old, float by_old, float new, float by_new)
+static float merge_value(float a, float by_a, float b, float by_b)
 {
-    return tern_value(tern_value(old * by_old) + tern_value(new *by_new));
+    return tern_value(tern_value(a * by_a) + tern_value(b * by_b));
 }
 
 static void merge_block(struct part *all, const struct part *block, uint32_t head_size)

@@ -5,8 +5,6 @@
 
 #include "proto/numerics/product.h"
 
-enum { CHAINS = 16 };
-
 float tern_join16(const float chain[16])
 {
     float half[2];
@@ -17,16 +15,25 @@ float tern_join16(const float chain[16])
     return half[0] + half[1];
 }
 
-float tern_chain_dot(const float *a, const float *b, uint32_t n)
+void tern_chain_add(const float *a, const float *b, uint32_t n, bool begin,
+                    float chain[TERN_CHAINS])
 {
-    float chain[CHAINS] = {0};
-    for (uint32_t k = 0; k < n && k < CHAINS; k++)
-        chain[k] = a[k] * b[k];
-    uint32_t k = CHAINS;
-    for (; n >= CHAINS && k <= n - CHAINS; k += CHAINS)
-        for (uint32_t c = 0; c < CHAINS; c++)
+    uint32_t k = 0;
+    if (begin) {
+        for (uint32_t c = 0; c < TERN_CHAINS; c++)
+            chain[c] = c < n ? a[c] * b[c] : 0.0f;
+        k = TERN_CHAINS;
+    }
+    for (; k < n && n - k >= TERN_CHAINS; k += TERN_CHAINS)
+        for (uint32_t c = 0; c < TERN_CHAINS; c++)
             chain[c] = chain[c] + a[k + c] * b[k + c];
     for (; k < n; k++)
-        chain[k % CHAINS] = chain[k % CHAINS] + a[k] * b[k];
+        chain[k % TERN_CHAINS] = chain[k % TERN_CHAINS] + a[k] * b[k];
+}
+
+float tern_chain_dot(const float *a, const float *b, uint32_t n)
+{
+    float chain[TERN_CHAINS];
+    tern_chain_add(a, b, n, true, chain);
     return tern_join16(chain);
 }

@@ -9,7 +9,7 @@
 #include "proto/numerics/quantize.h"
 #include "proto/numerics/value.h"
 
-enum { SUM_VALUES = 16, WIDEN_STRETCH = 256, CHAINS = 16 };
+enum { SUM_VALUES = 16, WIDEN_STRETCH = 256 /* a multiple of the chains */ };
 
 /* ---- Float weights: exact widening, 16 chains ---- */
 
@@ -29,17 +29,13 @@ static void widen_stretch(uint32_t type, const uint8_t *weights, uint32_t n, flo
 static float float_product(uint32_t type, const uint8_t *weights, uint32_t columns, const float *x)
 {
     const size_t element = type == TERN_F32 ? 4 : 2;
-    float chain[CHAINS] = {0};
+    float chain[TERN_CHAINS];
     for (uint32_t begin = 0; begin < columns; begin += WIDEN_STRETCH) {
         const uint32_t left = columns - begin;
         const uint32_t n = left < WIDEN_STRETCH ? left : WIDEN_STRETCH;
         float w[WIDEN_STRETCH];
         widen_stretch(type, weights + begin * element, n, w);
-        for (uint32_t k = 0; k < n; k++) {
-            const float term = w[k] * x[begin + k];
-            float *sum = &chain[k % CHAINS];
-            *sum = begin + k < CHAINS ? term : *sum + term;
-        }
+        tern_chain_add(w, x + begin, n, begin == 0, chain);
     }
     return tern_join16(chain);
 }

@@ -18,7 +18,7 @@ bool tern_rope(const float *x, const float *pairs, uint32_t head_size, uint32_t 
         const float x2 = x[second];
         out[first] = tern_value(x1 * c - x2 * s);
         out[second] = tern_value(x2 * c + x1 * s);
-        finite &= tern_finite(out[first]) & tern_finite(out[second]);
+        finite &= tern_finite(out[first]) && tern_finite(out[second]);
     }
     for (uint32_t i = 2 * count; i < head_size; i++)
         out[i] = x[i];

@@ -2,10 +2,10 @@
  * A row of the RoPE table: cos and sin of double(position) * frequency, correctly rounded to float,
  * without libm, whose results differ between versions and processors.
  *
- * Two steps. Plain double arithmetic with a proven bound decides all but about one in 10^7 values;
- * where the bound reaches across a rounding boundary, double-double decides. The cosine and sine of
- * a nonzero double are transcendental, hence never on a boundary themselves; a wrong rounding would
- * need one within 2^-95 of it.
+ * Two steps. Plain double arithmetic with a proven bound decides all but about one in a million
+ * values; where the bound reaches across a rounding boundary, double-double decides. The cosine and
+ * sine of a nonzero double are transcendental, hence never on a boundary themselves; a wrong
+ * rounding would need one within 2^-95 of it.
  */
 #include "proto/numerics/dd.h"
 #include "proto/numerics/layer.h"
@@ -73,9 +73,10 @@ static bool evaluate_plainly(double x, double k, struct cos_sin *result)
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     float sine, cosine;
-    const bool safe = round_safely(s * z * r + r, &sine) & round_safely(c * z + 1.0, &cosine);
+    const bool sine_safe = round_safely(s * z * r + r, &sine);
+    const bool cosine_safe = round_safely(c * z + 1.0, &cosine);
     *result = turn((int64_t)k, cosine, sine);
-    return safe;
+    return sine_safe && cosine_safe;
 }
 
 /* ---- Double-double ---- */

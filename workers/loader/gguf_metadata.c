@@ -173,8 +173,8 @@ static enum tern_status take_number(struct tern_parser *parser, const struct val
         return TERN_OK;
     default:
         return tern_fail(parser->error, TERN_BAD_MODEL,
-                         "%s: value type %d is no unsigned integer; " TERN_REMEDY_CONVERT, parser->place,
-                         (int)value->type);
+                         "%s: value type %d is no unsigned integer; " TERN_REMEDY_CONVERT,
+                         parser->place, (int)value->type);
     }
 }
 

@@ -12,12 +12,54 @@ static const char *const names[TERN_TIERS] = {
     [TERN_AVX512VNNI] = "avx512vnni",
 };
 
+#if defined(__x86_64__)
+
+/* The compiler's support code reads XCR0 too: a feature whose registers the operating system does
+ * not save counts as absent. Each tier asks for all that its files are compiled with. */
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+static bool has_avx512vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
+enum tern_tier tern_best_tier(void)
+{
+    __builtin_cpu_init();
+    if (has_avx512vnni())
+        return TERN_AVX512VNNI;
+    if (has_avx512())
+        return TERN_AVX512;
+    return has_avx2() ? TERN_AVX2 : TERN_SCALAR;
+}
+
+static const struct tern_kernels *const tables[TERN_TIERS] = {
+    [TERN_SCALAR] = &tern_kernels_scalar,
+    [TERN_AVX2] = &tern_avx2_kernels,
+    [TERN_AVX512] = &tern_avx512_kernels,
+    [TERN_AVX512VNNI] = &tern_avx512vnni_kernels,
+};
+
+#else
+
 enum tern_tier tern_best_tier(void)
 {
     return TERN_SCALAR;
 }
 
 static const struct tern_kernels *const tables[TERN_TIERS] = {&tern_kernels_scalar};
+
+#endif
 
 const struct tern_kernels *tern_kernels(enum tern_tier tier)
 {

@@ -1,7 +1,6 @@
 /*
- * What the files of kernels/ share: the constant table of each tier, and the functions of the
- * scalar tier that higher tiers keep. A table names every function it uses, so that it can be
- * constant data; nothing is filled in at run time.
+ * The constant table of each tier. A table names every function it uses, so that nothing is filled
+ * in at run time.
  */
 #ifndef TERN_KERNELS_TIERS_H
 #define TERN_KERNELS_TIERS_H
@@ -10,9 +9,9 @@
 
 extern const struct tern_kernels tern_kernels_scalar;
 #if defined(__x86_64__)
-extern const struct tern_kernels tern_kernels_avx2;
-extern const struct tern_kernels tern_kernels_avx512;
-extern const struct tern_kernels tern_kernels_avx512vnni;
+extern const struct tern_kernels tern_avx2_kernels;
+extern const struct tern_kernels tern_avx512_kernels;
+extern const struct tern_kernels tern_avx512vnni_kernels;
 #endif
 
 #endif
