@@ -6,6 +6,7 @@
  *   compute.c   the CPU worker's life: start, hello, death, next incarnation
  *   plans.c     plans bound to it, in this incarnation and every later one
  *   steps.c     steps in flight: issued, done, granted, lost
+ *   topology.c  the machine's cores, found out once
  *   deadline.c  is it hung or only slow?
  *   loader.c    one process per open model file
  *
@@ -124,6 +125,8 @@ struct tern_supervisor {
     uint64_t last_segment;
     int board_fd;              /* the coordinator's board */
     struct tern_segment board; /* writable */
+    int topology_fd;           /* made at the first start of a worker; -1: none */
+    bool topology_tried;
     struct process *processes; /* the table */
     struct compute compute;
     struct tern_loader *loaders;
@@ -151,6 +154,10 @@ bool send_control(struct tern_supervisor *s, struct tern_pack *pack);
 /* Sends a segment's descriptor, reopened read-only unless `writable`. */
 enum tern_status send_segment(int channel, int fd, enum tern_segment_kind kind, uint64_t id,
                               uint64_t size, bool writable, struct tern_error *error);
+
+/* topology.c */
+/* hwloc's XML in a memfd, or -1: workers find out for themselves. */
+int topology_export(void);
 
 /* compute.c */
 void compute_init(struct tern_supervisor *s);
