@@ -7,7 +7,7 @@ static void print_node(const struct tern_printer *p, uint32_t index, FILE *out)
     fprintf(out, "    n%u [label=\"%s\\n%s", index, tern_plan_label(p->plan, code->label),
             tern_op_name(code->op));
     const uint64_t bytes = tern_print_bytes(code);
-    if (bytes >= 1024)
+    if (bytes >= 1 << 16)
         fprintf(out, ", %.2f MiB", tern_print_mib(bytes));
     fprintf(out, "\"%s];\n", code->flags & TERN_ON_OUTPUTS ? ", style=\"rounded,filled\"" : "");
 }

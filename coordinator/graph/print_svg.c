@@ -42,7 +42,7 @@ static void print_box(const struct tern_printer *p, uint32_t index, unsigned x, 
     const uint64_t bytes = tern_print_bytes(code);
     fprintf(out, "<text x=\"%u\" y=\"%u\" fill=\"#666666\">%s", x + 6, y + 28,
             tern_op_name(code->op));
-    if (bytes >= 1024)
+    if (bytes >= 1 << 16)
         fprintf(out, ", %.2f MiB", tern_print_mib(bytes));
     fprintf(out, "</text>\n");
 }
