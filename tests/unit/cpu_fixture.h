@@ -69,6 +69,7 @@ struct driver {
     enum tern_worker_exit exit;
     int event;
     uint64_t issued;
+    uint32_t stages; /* of the plan bound last: all that are bound at once have as many */
 };
 
 enum { DRIVER_INCARNATION = 3 };
