@@ -20,7 +20,7 @@ enum {
     TERN_MAX_STRINGS = 4 << 20, /* elements of an array of strings */
     TERN_MAX_STRING = 16 << 20, /* bytes of a string value (chat templates) */
     TERN_MAX_DIMENSIONS = 4,
-    TERN_MAX_METADATA = 512 << 20, /* bytes of all names and values */
+    TERN_MAX_METADATA = 128 << 20, /* bytes of all names and values */
     TERN_I2_S = 36,                /* the one tensor type that is not only blocks ... */
     TERN_I2_S_TAIL = 32, /* ... but has its scale and padding once, after all of them (FORMATS) */
 };
