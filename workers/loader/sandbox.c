@@ -135,11 +135,9 @@ static bool limit(__rlimit_resource_t resource, uint64_t most)
 
 enum tern_status tern_sandbox_enter(int channel, uint64_t file_bytes, struct tern_error *error)
 {
-    /* Address space: program, libraries and thread stacks, then the catalog once and at most four
-     * times the metadata's bytes for what is being parsed (an empty string of an array takes 8
-     * bytes in the file and 16 in memory; buffers double). */
-    const uint64_t metadata = file_bytes < TERN_MAX_METADATA ? file_bytes : TERN_MAX_METADATA;
-    const uint64_t memory = (UINT64_C(256) << 20) + tern_catalog_bound(file_bytes) + 4 * metadata;
+    /* Address space: program, libraries, thread stacks and read buffers, then the catalog, and as
+     * much again for what is sorted while it is checked. */
+    const uint64_t memory = (UINT64_C(256) << 20) + 2 * tern_catalog_bound(file_bytes);
     if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, 16) ||
         (!SANITIZED && !limit(RLIMIT_AS, memory)))
         return tern_fail(error, TERN_FAILED, "the loader cannot limit its resources: %s",
