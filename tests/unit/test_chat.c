@@ -252,9 +252,9 @@ static void expect(const char *template_text, const char *system, const char *wa
     const enum tern_status status =
         chat_render(&style, (struct tern_string){"<b>", 3}, messages + (system == NULL),
                     system == NULL ? 1 : 2, 0, &pieces, &error);
-    chat_style_free(&style);
     if (wanted == NULL) {
         assert_int_not_equal(status, TERN_OK);
+        chat_style_free(&style);
         return;
     }
     assert_int_equal(status, TERN_OK);
@@ -267,6 +267,7 @@ static void expect(const char *template_text, const char *system, const char *wa
     text[length] = '\0';
     assert_string_equal(text, wanted);
     chat_pieces_free(&pieces);
+    chat_style_free(&style);
 }
 
 /* The variants of each form, in the spellings that templates have. */
