@@ -138,8 +138,11 @@ static void smollm2_is_right(void **state)
     char path[4096];
     snprintf(path, sizeof path, "%s/smollm2.gguf", folder == NULL ? "." : folder);
     struct model model = open_model(path);
-    if (model.tokenizer == NULL || about == NULL)
+    if (model.tokenizer == NULL || about == NULL) {
+        json_decref(about);
+        close_model(&model);
         skip();
+    }
     const struct tern_chat_message message = {
         .role = "user", .text = "Name three colours of the rainbow, in one short sentence."};
     const json_t *cases = json_object_get(about, "cases");
