@@ -1,3 +1,4 @@
+/* The phrases of the known forms. Each was compared with what the published templates give. */
 #include "coordinator/chat/style.h"
 
 #include "coordinator/chat/spelling.h"
