@@ -262,29 +262,33 @@ static struct tern_model *predecessor(const struct tern_model *model)
     return NULL;
 }
 
-static void advance_opening(struct tern_model *model)
+static bool advance_opening(struct tern_model *model)
 {
     if (model->file->state == TERN_FILE_OPENING)
-        return;
+        return false;
     if (model->file->state == TERN_FILE_FAILED)
         fail(model, &model->file->error);
     else
         model->state = TERN_MODEL_WAITING;
+    return true;
 }
 
-static void advance_waiting(struct tern_model *model)
+/* False: nothing could be done yet. */
+static bool advance_waiting(struct tern_model *model)
 {
     struct tern_error error;
     struct tern_model *other = predecessor(model);
     if (other != NULL) {
+        const bool news = !other->retiring;
         other->retiring = true;
         model->pinned |= other->pinned;
-        return; /* comes again when that one is gone */
+        return news; /* comes again when that one is gone */
     }
     if (start(model, &error) == TERN_OK)
         model->state = TERN_MODEL_FILLING;
     else
         fail(model, &error);
+    return true;
 }
 
 /* Nobody will use it again, and no answer from the supervisor is due. */
@@ -296,22 +300,25 @@ static bool is_over(const struct tern_model *model)
            (model->state != TERN_MODEL_READY && !model->pinned);
 }
 
-/* One change; false when there is nothing to do. */
+static bool advance(struct tern_model *model)
+{
+    if (is_over(model))
+        unload(model);
+    else if (model->state == TERN_MODEL_OPENING)
+        return advance_opening(model);
+    else if (model->state == TERN_MODEL_WAITING)
+        return advance_waiting(model);
+    else
+        return false;
+    return true;
+}
+
+/* One change; false when there is nothing to do. After a change the list may be another one. */
 static bool advance_one(struct tern_models *models)
 {
-    for (struct tern_model *model = models->list; model != NULL; model = model->next) {
-        const enum tern_model_state before = model->state;
-        if (is_over(model)) {
-            unload(model);
+    for (struct tern_model *model = models->list; model != NULL; model = model->next)
+        if (advance(model))
             return true;
-        }
-        if (model->state == TERN_MODEL_OPENING)
-            advance_opening(model);
-        else if (model->state == TERN_MODEL_WAITING)
-            advance_waiting(model);
-        if (model->state != before)
-            return true; /* the list may be another one now */
-    }
     return false;
 }
 

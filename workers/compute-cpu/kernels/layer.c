@@ -174,7 +174,7 @@ bool TIER(rope)(const float *x, const float *pairs, uint32_t head_size, uint32_t
         const float x2 = x[second];
         out[first] = tern_value(x1 * c - x2 * s);
         out[second] = tern_value(x2 * c + x1 * s);
-        finite &= tern_finite(out[first]) & tern_finite(out[second]);
+        finite = finite && tern_finite(out[first]) && tern_finite(out[second]);
     }
     if (out != x)
         memcpy(out + 2 * count, x + 2 * count, (head_size - 2 * count) * sizeof *out);
