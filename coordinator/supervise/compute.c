@@ -107,22 +107,45 @@ static void write_hex(const uint8_t *bytes, size_t count, char *text)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
+/* The variables of proto/worker.h. */
+struct variables {
+    char *control;
+    char incarnation[40], secret[16 + 2 * SECRET_BYTES], topology[64];
+    const char *list[5];
+};
+
+static bool make_variables(struct tern_supervisor *s, struct variables *v)
+{
+    const struct compute *c = &s->compute;
+    if (!s->topology_tried)
+        s->topology_fd = topology_export();
+    s->topology_tried = true;
+    *v = (struct variables){.secret = "TERN_SECRET="};
+    if (asprintf(&v->control, "TERN_CONTROL=%s", s->control) < 0)
+        return false;
+    snprintf(v->incarnation, sizeof v->incarnation, "TERN_INCARNATION=%u", c->process.incarnation);
+    write_hex(c->secret, SECRET_BYTES, v->secret + strlen(v->secret));
+    snprintf(v->topology, sizeof v->topology, "TERN_TOPOLOGY=/proc/%d/fd/%d", (int)getpid(),
+             s->topology_fd);
+    v->list[0] = v->control;
+    v->list[1] = v->incarnation;
+    v->list[2] = v->secret;
+    v->list[3] = s->topology_fd >= 0 ? v->topology : NULL;
+    return true;
+}
+
 static enum tern_status spawn_worker(struct tern_supervisor *s, struct tern_error *error)
 {
-    struct compute *c = &s->compute;
+    struct variables variables;
     char *program = program_path(s, "tern-cpu");
-    char *control = NULL;
-    char incarnation[40], secret[16 + 2 * SECRET_BYTES] = "TERN_SECRET=";
-    if (program == NULL || asprintf(&control, "TERN_CONTROL=%s", s->control) < 0) {
+    if (program == NULL || !make_variables(s, &variables)) {
         free(program);
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
     }
-    snprintf(incarnation, sizeof incarnation, "TERN_INCARNATION=%u", c->process.incarnation);
-    write_hex(c->secret, SECRET_BYTES, secret + strlen(secret));
-    const char *const extra[] = {control, incarnation, secret, NULL};
-    const enum tern_status status = process_start(&c->process, program, extra, error);
-    explicit_bzero(secret, sizeof secret);
-    free(control);
+    const enum tern_status status =
+        process_start(&s->compute.process, program, variables.list, error);
+    explicit_bzero(variables.secret, sizeof variables.secret);
+    free(variables.control);
     free(program);
     return status;
 }

@@ -7,11 +7,6 @@
  */
 #include "coordinator/supervise/internal.h"
 
-/* How long no progress is believed, by what the worker is doing. */
-struct patience {
-    uint64_t stopped_ns, asleep_ns, busy_ns;
-};
-
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -96,41 +91,59 @@ static bool has_moved(struct tern_supervisor *s)
 
 /* Wants a CPU or a disk: hung only if it has had the CPU time, or if even the longest deadline is
  * over. */
-static bool busy_hangs(struct tern_supervisor *s, uint64_t elapsed, uint64_t busy_ns)
+static enum judgement judge_busy(const struct stall *stall)
+{
+    const uint64_t busy_ns = stall->patience.busy_ns;
+    if (stall->elapsed_ns < larger(busy_ns, stall->extended_ns))
+        return JUDGE_WAIT;
+    if (stall->used_ns >= busy_ns / 4 * 3 || stall->elapsed_ns >= larger(busy_ns, stall->most_ns))
+        return JUDGE_HUNG;
+    return JUDGE_SLOW;
+}
+
+enum judgement deadline_judge(const struct stall *stall)
+{
+    if (stall->stopped)
+        return stall->elapsed_ns >= stall->patience.stopped_ns ? JUDGE_HUNG : JUDGE_WAIT;
+    if (stall->wants)
+        return judge_busy(stall);
+    if (stall->elapsed_ns < stall->patience.asleep_ns)
+        return JUDGE_WAIT;
+    return stall->slept ? JUDGE_HUNG : JUDGE_ASLEEP;
+}
+
+static void extend(struct tern_supervisor *s, const struct stall *stall)
 {
     struct deadline *d = &s->compute.deadline;
-    const uint64_t limit = larger(busy_ns, d->extended_ns);
-    if (elapsed < limit)
-        return false;
-    if (activity_busiest(&d->before, &d->now) >= busy_ns / 4 * 3 ||
-        elapsed >= larger(busy_ns, s->policy.hang_max_ns))
-        return true;
-    d->extended_ns = smaller(limit * 2, s->policy.hang_max_ns);
+    d->extended_ns =
+        smaller(2 * larger(stall->patience.busy_ns, stall->extended_ns), stall->most_ns);
     tern_log("warning", "the CPU worker gets little CPU or waits for a disk: deadline now %llu ms",
              (unsigned long long)d->extended_ns / 1000000);
-    return false;
 }
 
 static bool hangs(struct tern_supervisor *s)
 {
     struct deadline *d = &s->compute.deadline;
     const uint64_t elapsed = tern_now_ns() - d->since_ns;
-    const struct patience patience = find_patience(s);
     if (!d->measured)
         d->measured = activity_read(s->compute.process.pid, &d->before);
     if (elapsed < s->policy.hang_ns || !activity_read(s->compute.process.pid, &d->now))
         return false;
-    if (d->now.stopped)
-        return elapsed >= patience.stopped_ns;
-    if (d->now.runnable || d->now.disk) {
-        d->asleep = false;
-        return busy_hangs(s, elapsed, patience.busy_ns);
-    }
-    if (elapsed < patience.asleep_ns)
-        return false;
-    const bool twice = d->asleep; /* a single look may have caught it between two instructions */
-    d->asleep = true;
-    return twice;
+    const struct stall stall = {
+        .elapsed_ns = elapsed,
+        .used_ns = activity_busiest(&d->before, &d->now),
+        .stopped = d->now.stopped,
+        .wants = d->now.runnable || d->now.disk,
+        .slept = d->asleep,
+        .extended_ns = d->extended_ns,
+        .most_ns = s->policy.hang_max_ns,
+        .patience = find_patience(s),
+    };
+    const enum judgement judgement = deadline_judge(&stall);
+    d->asleep = judgement == JUDGE_ASLEEP;
+    if (judgement == JUDGE_SLOW)
+        extend(s, &stall);
+    return judgement == JUDGE_HUNG;
 }
 
 static void on_poll(void *context)

@@ -6,6 +6,7 @@
  *   compute.c   the CPU worker's life: start, hello, death, next incarnation
  *   plans.c     plans bound to it, in this incarnation and every later one
  *   steps.c     steps in flight: issued, done, granted, lost
+ *   topology.c  the machine's cores, found out once
  *   deadline.c  is it hung or only slow?
  *   loader.c    one process per open model file
  *
@@ -37,7 +38,7 @@ struct policy {
     uint64_t quit_ns;       /* between QUIT and SIGKILL */
     uint64_t restart_ns[3]; /* fourth, fifth, later starts without a finished step */
     uint32_t bind_faults;   /* deaths by its own fault that a new plan may cause */
-    uint32_t bind_kills;    /* deaths from outside that a new plan's binding survives */
+    uint32_t bind_kills;    /* deaths from outside, or any for a plan that was in use */
 };
 
 /* A plan on the worker. */
@@ -55,7 +56,7 @@ struct plan {
 
 /* A step in flight. Its rows stay in the coordinator's ring. */
 struct flight {
-    uint64_t number;
+    uint64_t number, issued_ns;
     struct plan *plan;
     uint32_t grant; /* run-ahead steps that may follow */
     uint32_t taken; /* of those, delivered */
@@ -67,6 +68,7 @@ struct flight {
 
 struct lost {
     uint64_t number;
+    uint32_t plan;
     enum tern_death death;
 };
 
@@ -124,6 +126,8 @@ struct tern_supervisor {
     uint64_t last_segment;
     int board_fd;              /* the coordinator's board */
     struct tern_segment board; /* writable */
+    int topology_fd;           /* made at the first start of a worker; -1: none */
+    bool topology_tried;
     struct process *processes; /* the table */
     struct compute compute;
     struct tern_loader *loaders;
@@ -152,6 +156,10 @@ bool send_control(struct tern_supervisor *s, struct tern_pack *pack);
 enum tern_status send_segment(int channel, int fd, enum tern_segment_kind kind, uint64_t id,
                               uint64_t size, bool writable, struct tern_error *error);
 
+/* topology.c */
+/* hwloc's XML in a memfd, or -1: workers find out for themselves. */
+int topology_export(void);
+
 /* compute.c */
 void compute_init(struct tern_supervisor *s);
 void compute_free(struct tern_supervisor *s);
@@ -177,10 +185,37 @@ void plans_free(struct tern_supervisor *s);
 void steps_collect(struct tern_supervisor *s); /* delivers what is finished */
 void steps_death(struct tern_supervisor *s, enum tern_death death);
 void steps_tell_lost(struct tern_supervisor *s);
+/* The plan is released: nothing more is told about its steps. */
+void steps_forget(struct tern_supervisor *s, const struct plan *plan);
 /* Rows of the oldest step in flight and its plan, or NULL. */
 const struct plan *steps_oldest(const struct tern_supervisor *s, uint32_t *rows);
 
 /* deadline.c */
+
+/* How long a worker without progress is believed, by what it is doing. */
+struct patience {
+    uint64_t stopped_ns, asleep_ns, busy_ns;
+};
+
+/* What is seen of a worker without progress. */
+struct stall {
+    uint64_t elapsed_ns;           /* since the last progress */
+    uint64_t used_ns;              /* CPU time of its busiest thread since about then */
+    bool stopped;                  /* state T */
+    bool wants;                    /* a thread wants a CPU or waits for a disk */
+    bool slept;                    /* it was asleep at the look before, too */
+    uint64_t extended_ns, most_ns; /* its doubled deadline, and where doubling ends */
+    struct patience patience;
+};
+
+enum judgement {
+    JUDGE_WAIT,
+    JUDGE_ASLEEP, /* look again: it may have been caught between two instructions */
+    JUDGE_SLOW,   /* its deadline doubles */
+    JUDGE_HUNG,
+};
+enum judgement deadline_judge(const struct stall *stall);
+
 /* Work was given to the worker. `first`: it had none before, so its time starts now. */
 void deadline_expect(struct tern_supervisor *s, bool first);
 void deadline_progress(struct tern_supervisor *s); /* it was seen to get on */

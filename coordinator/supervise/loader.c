@@ -1,7 +1,6 @@
 /*
  * Model files: one loader process per open file. The coordinator opens the file and watches; it
- * never parses it. What the loader hands over is copied before anyone reads it, because the loader
- * is the process trusted least and may still be writing.
+ * never parses it.
  *
  * A loader that crashes on a file means the file is rejected. One that was killed from outside is
  * started once more, from the beginning of the file.
@@ -15,12 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* No real file's metadata is near this; what claims to be would only fill the coordinator. */
-static const uint64_t catalog_limit = (uint64_t)1 << 30;
 
 static const uint64_t look_ns = 500000000u; /* between two looks at a loader's progress */
 
@@ -50,7 +45,7 @@ struct tern_loader {
     struct stat identity;
     int catalog_fd;
     uint64_t catalog_id;
-    struct tern_segment catalog; /* our copy */
+    struct tern_segment catalog; /* mapped once */
     int weights_fd;              /* a duplicate, -1 before FILL */
     uint64_t weights_id, weights_size;
     bool drop_cache;
@@ -72,13 +67,6 @@ static void close_fd(int *fd)
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
-}
-
-static void drop_catalog(struct tern_loader *l)
-{
-    if (l->catalog.map != NULL)
-        munmap(l->catalog.map, l->catalog.size);
-    l->catalog = (struct tern_segment){0};
 }
 
 static void unlink_loader(struct tern_loader *l)
@@ -103,7 +91,7 @@ static void free_loader(struct tern_loader *l)
     stop_watching(l);
     table_remove(l->supervisor, &l->process);
     unlink_loader(l);
-    drop_catalog(l);
+    tern_segment_unmap(&l->catalog);
     close_fd(&l->file);
     close_fd(&l->catalog_fd);
     close_fd(&l->weights_fd);
@@ -124,7 +112,7 @@ void tern_loader_close(struct tern_loader *l)
     l->closed = true;
     l->phase = PHASE_ENDED;
     stop_watching(l);
-    drop_catalog(l);
+    tern_segment_unmap(&l->catalog);
     if (l->process.pid == 0)
         free_loader(l);
     else
@@ -392,48 +380,16 @@ static void refuse_protocol(struct tern_loader *l, const char *what)
     refuse(l, TERN_BAD_MODEL, text, strlen(text));
 }
 
-/* Copies the extents that hold data. */
-static bool copy_data(int fd, uint8_t *to, uint64_t size)
+/* The loader may still write what is mapped here: tern_catalog_open works on a copy. */
+static enum tern_status map_catalog(struct tern_loader *l, struct tern_error *error)
 {
-    uint64_t copied = 0;
-    off_t at = lseek(fd, TERN_SEGMENT_DATA, SEEK_DATA);
-    const off_t end = (off_t)(TERN_SEGMENT_DATA + size);
-    while (at >= 0 && at < end) {
-        off_t hole = lseek(fd, at, SEEK_HOLE);
-        if (hole < 0 || hole > end)
-            hole = end;
-        copied += (uint64_t)(hole - at);
-        if (copied > catalog_limit)
-            return false;
-        while (at < hole) {
-            const ssize_t got = pread(fd, to + (at - TERN_SEGMENT_DATA), (size_t)(hole - at), at);
-            if (got <= 0)
-                return false;
-            at += got;
-        }
-        at = lseek(fd, at, SEEK_DATA);
-    }
-    return true;
-}
-
-static bool copy_catalog(struct tern_loader *l)
-{
-    const uint64_t size = tern_catalog_bound((uint64_t)l->identity.st_size);
-    uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED)
-        return false;
-    l->catalog = (struct tern_segment){
-        .data = map,
-        .size = size,
-        .id = l->catalog_id,
-        .kind = TERN_SEGMENT_CATALOG,
-        .map = map,
-    };
-    if (copy_data(l->catalog_fd, map, size) && mprotect(map, size, PROT_READ) == 0)
-        return true;
-    drop_catalog(l);
-    return false;
+    const int reader = tern_segment_reader(l->catalog_fd);
+    if (reader < 0)
+        return tern_fail(error, TERN_FAILED, "cannot reopen a catalog: %s", strerror(errno));
+    const enum tern_status status = tern_segment_map(reader, TERN_SEGMENT_CATALOG, l->catalog_id,
+                                                     false, false, &l->catalog, error);
+    close(reader);
+    return status;
 }
 
 static void take_catalog(struct tern_loader *l)
@@ -451,8 +407,9 @@ static void take_catalog(struct tern_loader *l)
             begin_fill(l);
         return;
     }
-    if (!copy_catalog(l)) {
-        refuse_protocol(l, "sent a catalog that is too large");
+    struct tern_error error;
+    if (map_catalog(l, &error) != TERN_OK) {
+        refuse(l, error.status, error.message, strlen(error.message));
         return;
     }
     l->told_catalog = true;

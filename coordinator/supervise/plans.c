@@ -1,6 +1,6 @@
 /*
  * Plans on the CPU worker. They are bound one after the other, so that a death while binding names
- * its plan: one that was never in use is given up after a few, one that was is tried for ever,
+ * its plan: one that was never in use is given up after a few, one that was only after many,
  * because its requests still wait for their answers.
  */
 #include "coordinator/supervise/internal.h"
@@ -170,7 +170,6 @@ void plans_answer(struct tern_supervisor *s, const struct tern_message *message)
         return;
     }
     c->bind_pending = false;
-    c->binding = NULL;
     deadline_progress(s);
     if (plan == NULL) { /* released meanwhile */
         plans_next(s);
@@ -179,11 +178,13 @@ void plans_answer(struct tern_supervisor *s, const struct tern_message *message)
     if (message->kind == TERN_MSG_FAULT)
         fault_error(message, &error);
     if (error.status != TERN_OK && plan->answered) {
-        /* It worked before: memory may be short now. Steps wait for it, so try again later. */
+        /* It worked before: memory may be short now. Steps wait for it, so try again later. It
+         * stays `binding`, so that the death is its own. */
         tern_log("error", "a plan cannot be bound again: %s", error.message);
         compute_condemn(s, TERN_DEATH_FAULT);
         return;
     }
+    c->binding = NULL;
     const bool first = !plan->answered;
     plan->answered = true;
     plan->ready = error.status == TERN_OK;
@@ -200,35 +201,57 @@ void plans_answer(struct tern_supervisor *s, const struct tern_message *message)
 static bool is_given_up(const struct tern_supervisor *s, struct plan *plan, enum tern_death death)
 {
     if (death == TERN_DEATH_KILLED)
-        return ++plan->kills >= s->policy.bind_kills;
-    return ++plan->faults >= s->policy.bind_faults;
+        plan->kills++;
+    else
+        plan->faults++;
+    if (plan->faults + plan->kills >= s->policy.bind_kills)
+        return !plan->answered || s->events.plan_lost != NULL;
+    return !plan->answered && plan->faults >= s->policy.bind_faults;
+}
+
+/* Takes the plans out of the list that this death was one too many for. */
+static struct plan *take_given_up(struct tern_supervisor *s, enum tern_death death,
+                                  bool before_hello)
+{
+    struct compute *c = &s->compute;
+    struct plan *given_up = NULL;
+    for (struct plan *p = c->plans, *next; p != NULL; p = next) {
+        next = p->next;
+        p->ready = false;
+        if ((p != c->binding && !before_hello) || !is_given_up(s, p, death))
+            continue;
+        steps_forget(s, p);
+        unlink_plan(s, p);
+        p->next = given_up;
+        given_up = p;
+    }
+    c->binding = NULL;
+    c->bind_pending = false;
+    return given_up;
+}
+
+static void give_up(struct tern_supervisor *s, struct plan *plan, const char *how)
+{
+    const uint32_t number = plan->binding.plan;
+    struct tern_error error;
+    tern_fail(&error, TERN_FAILED, "the CPU worker died %u times while it prepared the model: %s",
+              plan->faults + plan->kills, how);
+    if (!plan->answered) {
+        answer(plan, &error);
+        return;
+    }
+    free(plan);
+    s->events.plan_lost(s->events.context, number, &error);
 }
 
 void plans_death(struct tern_supervisor *s, enum tern_death death, bool before_hello,
                  const char *how)
 {
-    struct compute *c = &s->compute;
-    struct plan *const binding = c->binding;
-    struct plan *given_up = NULL;
-    c->binding = NULL;
-    c->bind_pending = false;
-    for (struct plan *p = c->plans, *next; p != NULL; p = next) {
-        next = p->next;
-        p->ready = false;
-        if (p->answered || (p != binding && !before_hello) || !is_given_up(s, p, death))
-            continue;
-        unlink_plan(s, p);
-        p->next = given_up;
-        given_up = p;
-    }
-    while (given_up != NULL) { /* a callback may bind and release */
-        struct plan *p = given_up;
-        struct tern_error error;
-        given_up = p->next;
-        tern_fail(&error, TERN_FAILED,
-                  "the CPU worker died %u times while it prepared the model: %s",
-                  p->faults + p->kills, how);
-        answer(p, &error);
+    struct plan *given_up = take_given_up(s, death, before_hello);
+    while (given_up != NULL) { /* a callback may bind and release others */
+        struct plan *plan = given_up;
+        given_up = plan->next;
+        give_up(s, plan, how);
     }
 }
 
@@ -277,6 +300,7 @@ void tern_supervisor_release(struct tern_supervisor *s, uint32_t number)
     if (plan == NULL)
         return;
     const bool known_to_worker = plan->ready || s->compute.binding == plan;
+    steps_forget(s, plan);
     unlink_plan(s, plan);
     free(plan);
     if (!known_to_worker)

@@ -5,6 +5,7 @@
 #include "coordinator/supervise/process.h"
 
 #include "proto/channel.h"
+#include "proto/worker.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -236,12 +237,33 @@ enum tern_death process_death(const struct process_end *end)
     }
 }
 
+/* What a worker's exit code says (proto/worker.h), or NULL. */
+static const char *exit_meaning(int code)
+{
+    switch (code) {
+    case TERN_WORKER_RETRY:
+        return "something it needs failed";
+    case TERN_WORKER_FATAL:
+        return "it cannot work here";
+    case TERN_WORKER_NO_MEMORY:
+        return "out of memory";
+    case TERN_WORKER_BAD_INPUT:
+        return "a step or message it refused";
+    default:
+        return NULL;
+    }
+}
+
 void process_describe_end(const struct process_end *end, char *text, size_t size)
 {
-    const char *name = end->by_signal ? sigabbrev_np(end->code) : NULL;
-    if (name != NULL)
-        snprintf(text, size, "killed by SIG%s", name);
+    const char *signal = end->by_signal ? sigabbrev_np(end->code) : NULL;
+    const char *meaning = end->by_signal ? NULL : exit_meaning(end->code);
+    if (signal != NULL)
+        snprintf(text, size, "killed by SIG%s", signal);
+    else if (end->by_signal)
+        snprintf(text, size, "killed by signal %d", end->code);
+    else if (meaning != NULL)
+        snprintf(text, size, "exited with code %d: %s", end->code, meaning);
     else
-        snprintf(text, size, "%s %d", end->by_signal ? "killed by signal" : "exited with code",
-                 end->code);
+        snprintf(text, size, "exited with code %d", end->code);
 }

@@ -71,7 +71,8 @@ uint64_t tern_supervisor_issue(struct tern_supervisor *s, const struct tern_step
     }
     const uint32_t grant = step->grant < TERN_GRANT_RING ? step->grant : TERN_GRANT_RING;
     const uint64_t number = c->last_number + 1;
-    c->flight[c->flights++] = (struct flight){.number = number, .plan = plan, .grant = grant};
+    c->flight[c->flights++] =
+        (struct flight){.number = number, .issued_ns = tern_now_ns(), .plan = plan, .grant = grant};
     c->last_number = number + grant;
     write_step(s, step, number, grant);
     deadline_expect(s, c->flights == 1 && !c->bind_pending);
@@ -111,7 +112,7 @@ static bool take_result(struct tern_supervisor *s, const struct flight *f)
     struct tern_step_result *to = &s->compute.result;
     to->began_ns = from->began_ns;
     to->ended_ns = from->ended_ns;
-    if (to->began_ns > to->ended_ns || to->ended_ns > tern_now_ns())
+    if (to->began_ns < f->issued_ns || to->began_ns > to->ended_ns || to->ended_ns > tern_now_ns())
         to->began_ns = to->ended_ns = 0;
     uint32_t output = 0;
     for (uint32_t row = 0; row < step->rows; row++) {
@@ -140,6 +141,8 @@ static bool is_end_token(const struct tern_step *step, uint32_t token)
 
 static void learn_usual_time(struct plan *plan, uint32_t rows, uint64_t took_ns)
 {
+    if (took_ns == 0)
+        return;
     uint64_t *usual = &plan->usual_ns[row_class(rows)];
     *usual = *usual == 0 ? took_ns : *usual - *usual / 8 + took_ns / 8;
 }
@@ -278,10 +281,26 @@ void steps_death(struct tern_supervisor *s, enum tern_death death)
     struct compute *c = &s->compute;
     for (size_t i = 0; i < c->flights && c->losts < TERN_STEP_RING; i++) {
         const struct flight *f = &c->flight[i];
-        c->lost[c->losts++] = (struct lost){
-            .number = f->delivered ? f->number + f->taken + 1 : f->number, .death = death};
+        c->lost[c->losts++] =
+            (struct lost){.number = f->delivered ? f->number + f->taken + 1 : f->number,
+                          .plan = f->plan->binding.plan,
+                          .death = death};
     }
     c->flights = 0;
+}
+
+void steps_forget(struct tern_supervisor *s, const struct plan *plan)
+{
+    struct compute *c = &s->compute;
+    size_t flights = 0, losts = 0;
+    for (size_t i = 0; i < c->flights; i++)
+        if (c->flight[i].plan != plan)
+            c->flight[flights++] = c->flight[i];
+    for (size_t i = 0; i < c->losts; i++)
+        if (c->lost[i].plan != plan->binding.plan)
+            c->lost[losts++] = c->lost[i];
+    c->flights = flights;
+    c->losts = losts;
 }
 
 void steps_tell_lost(struct tern_supervisor *s)

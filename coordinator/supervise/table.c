@@ -190,7 +190,7 @@ enum tern_status tern_supervisor_new(struct tern_loop *loop, void *zmq_context, 
     s->loop = loop;
     s->events = *events;
     s->policy = default_policy;
-    s->board_fd = -1;
+    s->board_fd = s->topology_fd = -1;
     compute_init(s);
     const enum tern_status status = open_all(s, zmq_context, control, libexec, error);
     if (status != TERN_OK) {
@@ -239,6 +239,8 @@ void tern_supervisor_free(struct tern_supervisor *s)
     tern_segment_unmap(&s->board);
     if (s->board_fd >= 0)
         close(s->board_fd);
+    if (s->topology_fd >= 0)
+        close(s->topology_fd);
     free(s->control);
     free(s->libexec);
     free(s->buffer);

@@ -240,6 +240,11 @@ int64_t vocabulary_special_id(const struct tern_catalog *catalog, const char *ke
     return -1;
 }
 
+static bool is_control(const struct vocabulary *v, uint32_t id)
+{
+    return id < v->count && v->type[id] == TOKEN_CONTROL;
+}
+
 static void read_special_ids(const struct tern_catalog *catalog, struct vocabulary *v)
 {
     v->bos = vocabulary_special_id(catalog, "tokenizer.ggml.bos_token_id", v->count);
@@ -250,9 +255,9 @@ static void read_special_ids(const struct tern_catalog *catalog, struct vocabula
     if (v->form != VOCABULARY_SENTENCEPIECE)
         return;
     /* What SentencePiece models have where the file does not say. */
-    if (!tern_catalog_has(catalog, "tokenizer.ggml.bos_token_id") && v->count > 1)
+    if (!tern_catalog_has(catalog, "tokenizer.ggml.bos_token_id") && is_control(v, 1))
         v->bos = 1;
-    if (!tern_catalog_has(catalog, "tokenizer.ggml.eos_token_id") && v->count > 2)
+    if (!tern_catalog_has(catalog, "tokenizer.ggml.eos_token_id") && is_control(v, 2))
         v->eos = 2;
     for (uint32_t id = 0; unknown < 0 && id < v->count; id++)
         if (v->type[id] == TOKEN_UNKNOWN) {

@@ -32,6 +32,13 @@ static bool behaves(const char *how)
     return fake != NULL && strcmp(fake, how) == 0;
 }
 
+/* Also where a sanitizer handles the signal. */
+static void crash(void)
+{
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+}
+
 static void die_with_parent(void)
 {
     const pid_t parent = getppid();
@@ -107,7 +114,7 @@ static void obey(const struct cpu *cpu, const struct tern_row *row)
         return;
     switch (row->token) {
     case FAKE_CRASH:
-        raise(SIGSEGV);
+        crash();
         break;
     case FAKE_SPIN:
         for (;;)
@@ -222,7 +229,7 @@ static void answer_bind(struct cpu *cpu, uint64_t plan)
     }
     cpu->stages = ((const struct tern_plan *)(const void *)segment.data)->stages;
     if (behaves("crash-bind"))
-        raise(SIGSEGV);
+        crash();
     struct tern_pack pack;
     tern_pack_begin(&pack, behaves("fault-bind") ? TERN_MSG_FAULT : TERN_MSG_BOUND);
     tern_pack_u64(&pack, TERN_F_PLAN, plan);
@@ -261,7 +268,7 @@ static int run_cpu(void)
     cpu.incarnation = (uint32_t)atoi(getenv("TERN_INCARNATION"));
     cpu.last = atomic_load(&cpu.coordinator->issued);
     if (behaves("crash-start") || (behaves("crash-restart") && cpu.incarnation > 1))
-        raise(SIGSEGV);
+        crash();
     if (behaves("silent"))
         pause();
 
@@ -321,7 +328,7 @@ static void misbehave(const char *order, const char *when)
     if (sscanf(order, "%63s %63s %255s", what, moment, marker) < 2 || strcmp(moment, when) != 0)
         return;
     if (strcmp(what, "crash") == 0)
-        raise(SIGSEGV);
+        crash();
     if (strcmp(what, "kill") == 0 && (marker[0] == '\0' || first_time(marker)))
         raise(SIGKILL);
     if (strcmp(what, "spin") == 0)

@@ -46,6 +46,16 @@ static inline const char *test_path(const char *name)
     return path;
 }
 
+/* A glob pattern for all golden models: those of TERN_GOLDEN, or the subset in the source tree. */
+static inline void golden_pattern(char *pattern, size_t room)
+{
+    const char *golden = getenv("TERN_GOLDEN");
+    if (golden != NULL)
+        snprintf(pattern, room, "%s/models/*.gguf", golden);
+    else
+        snprintf(pattern, room, "%s/tests/golden/models/*.gguf", test_path("TERN_SOURCE"));
+}
+
 /* Private memory in place of a segment, for a catalog of a file of file_bytes; release with
  * munmap(segment.data, segment.size). */
 static inline struct tern_segment private_segment(uint64_t file_bytes)

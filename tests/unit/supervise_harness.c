@@ -53,6 +53,11 @@ static void on_lost(void *context, uint64_t step, enum tern_death death)
     hear(h, (struct heard){.what = HEARD_LOST, .step = step, .death = death});
 }
 
+static void on_plan_lost(void *context, uint32_t plan, const struct tern_error *error)
+{
+    hear(context, (struct heard){.what = HEARD_PLAN_LOST, .step = plan, .error = *error});
+}
+
 static void on_bound(void *context, const struct tern_error *error)
 {
     const struct answer *answer = context;
@@ -106,8 +111,11 @@ int harness_setup(void **state)
     snprintf(h->control, sizeof h->control, "ipc://%s/workers", h->folder);
     h->loop = tern_loop_new();
     h->zmq = zmq_ctx_new();
-    const struct tern_supervisor_events events = {
-        .context = h, .step_done = on_done, .step_granted = on_granted, .step_lost = on_lost};
+    const struct tern_supervisor_events events = {.context = h,
+                                                  .step_done = on_done,
+                                                  .step_granted = on_granted,
+                                                  .step_lost = on_lost,
+                                                  .plan_lost = on_plan_lost};
     assert_int_equal(tern_supervisor_new(h->loop, h->zmq, h->control, h->folder, &events,
                                          &h->supervisor, &error),
                      TERN_OK);

@@ -9,7 +9,7 @@ enum { HARNESS_EVENTS = 512, HARNESS_VOCABULARY = 5000 };
 
 /* What the supervisor reported, in order. */
 struct heard {
-    enum { HEARD_DONE, HEARD_GRANTED, HEARD_LOST, HEARD_BOUND } what;
+    enum { HEARD_DONE, HEARD_GRANTED, HEARD_LOST, HEARD_BOUND, HEARD_PLAN_LOST } what;
     uint64_t step;
     uint32_t token; /* of the first output */
     enum tern_death death;

@@ -277,6 +277,43 @@ static void a_silent_start_is_hung(void **state)
     assert_true(harness_process(h, "cpu").restarts >= 1);
 }
 
+/* 2 s for what stops or sleeps, 3 s for what computes, never more than 60 s. */
+static enum judgement judge(struct stall stall)
+{
+    const uint64_t second = 1000000000u;
+    stall.elapsed_ns *= second / 10;
+    stall.used_ns *= second / 10;
+    stall.extended_ns *= second;
+    stall.most_ns = 60 * second;
+    stall.patience = (struct patience){2 * second, 2 * second, 3 * second};
+    return deadline_judge(&stall);
+}
+
+static void the_deadline_depends_on_what_the_worker_does(void **state)
+{
+    (void)state; /* elapsed and used in tenths of a second, extended in seconds */
+    const struct {
+        struct stall stall;
+        enum judgement judgement;
+    } cases[] = {
+        {{.elapsed_ns = 19, .stopped = true}, JUDGE_WAIT},
+        {{.elapsed_ns = 20, .stopped = true}, JUDGE_HUNG},
+        {{.elapsed_ns = 19}, JUDGE_WAIT},
+        {{.elapsed_ns = 20}, JUDGE_ASLEEP},
+        {{.elapsed_ns = 20, .slept = true}, JUDGE_HUNG},
+        {{.elapsed_ns = 29, .wants = true, .used_ns = 29}, JUDGE_WAIT},
+        {{.elapsed_ns = 30, .wants = true, .used_ns = 29}, JUDGE_HUNG},
+        {{.elapsed_ns = 30, .wants = true, .used_ns = 10}, JUDGE_SLOW},
+        {{.elapsed_ns = 50, .wants = true, .used_ns = 29, .extended_ns = 6}, JUDGE_WAIT},
+        {{.elapsed_ns = 60, .wants = true, .used_ns = 10, .extended_ns = 6}, JUDGE_SLOW},
+        {{.elapsed_ns = 60, .wants = true, .used_ns = 29, .extended_ns = 6}, JUDGE_HUNG},
+        {{.elapsed_ns = 599, .wants = true, .extended_ns = 60}, JUDGE_WAIT},
+        {{.elapsed_ns = 600, .wants = true, .extended_ns = 60}, JUDGE_HUNG},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(judge(cases[i].stall), cases[i].judgement);
+}
+
 /* ---- starting and binding ---- */
 
 static void expect_bind_failure(struct harness *h, const char *fake, enum tern_status status,
@@ -355,6 +392,35 @@ static void starts_without_a_finished_step_come_later_and_later(void **state)
     expect_lost(h, step, TERN_DEATH_FAULT);
     assert_true(tern_now_ns() - began >= 1000000000u);
     expect_step(h, 1);
+}
+
+static void a_plan_that_was_in_use_is_lost_after_many_deaths(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t delays[3] = {1000000, 1000000, 1000000};
+    memcpy(h->supervisor->policy.restart_ns, delays, sizeof delays);
+    bind_plan(h, 1);
+    expect_step(h, 1);
+    setenv("TERN_FAKE", "crash-restart", 1);
+    harness_issue(h, FAKE_CRASH, 1, 0);
+    harness_hear(h, 3, PATIENCE_MS);
+    assert_int_equal(last_heard(h)->what, HEARD_PLAN_LOST);
+    assert_int_equal(last_heard(h)->step, 1);
+    assert_int_equal(harness_process(h, "cpu").restarts, 10);
+    unsetenv("TERN_FAKE");
+    bind_plan(h, 1);
+    expect_step(h, 1);
+}
+
+static void nothing_is_told_of_a_released_plan_s_steps(void **state)
+{
+    struct harness *h = *state;
+    bind_plan(h, 1);
+    harness_issue(h, 1, FAKE_SLOW, 0);
+    tern_supervisor_release(h->supervisor, 1);
+    bind_plan(h, 1);
+    expect_step(h, 2);
+    assert_int_equal(h->heard_count, 3);
 }
 
 static void a_wrong_secret_is_refused(void **state)
@@ -512,6 +578,8 @@ int main(void)
         WITH_WORKER(a_refused_plan_is_answered_with_the_reason),
         WITH_WORKER(a_missing_program_is_reported_at_once),
         WITH_WORKER(starts_without_a_finished_step_come_later_and_later),
+        WITH_WORKER(a_plan_that_was_in_use_is_lost_after_many_deaths),
+        WITH_WORKER(nothing_is_told_of_a_released_plan_s_steps),
         WITH_WORKER(a_wrong_secret_is_refused),
         WITH_WORKER(a_stranger_is_not_listened_to),
         WITH_WORKER(granted_tokens_come_in_order),
@@ -520,6 +588,7 @@ int main(void)
         WITH_WORKER(a_death_in_a_run_loses_the_step_after_the_last_token),
         WITH_WORKER(a_deaf_worker_is_killed_at_the_end),
         WITH_WORKER(a_stopped_worker_is_killed_at_the_end),
+        cmocka_unit_test(the_deadline_depends_on_what_the_worker_does),
         cmocka_unit_test(stat_lines_are_read_whatever_the_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,12 +15,14 @@
 #include <cmocka.h>
 
 enum { PATIENCE_MS = 8000 };
-static const uint64_t weights_size = 300000;
+static const uint64_t fake_weights = 300000;
 
 struct job {
     struct harness *harness;
     struct tern_loader *loader;
     int weights_fd;
+    uint64_t weights_size;
+    bool real; /* the real loader and a real file */
     unsigned catalogs, progresses, fills;
     bool fill_at_once, close_at_catalog, failed;
     struct tern_error error;
@@ -31,10 +33,11 @@ static void fill(struct job *job)
     struct tern_error error;
     const uint64_t id = tern_supervisor_segment_id(job->harness->supervisor);
     assert_int_equal(
-        tern_segment_create(TERN_SEGMENT_WEIGHTS, id, weights_size, &job->weights_fd, &error),
+        tern_segment_create(TERN_SEGMENT_WEIGHTS, id, job->weights_size, &job->weights_fd, &error),
         TERN_OK);
-    assert_int_equal(tern_loader_fill(job->loader, job->weights_fd, id, weights_size, true, &error),
-                     TERN_OK);
+    assert_int_equal(
+        tern_loader_fill(job->loader, job->weights_fd, id, job->weights_size, true, &error),
+        TERN_OK);
 }
 
 static void on_catalog(void *context, const struct tern_segment *catalog)
@@ -42,7 +45,19 @@ static void on_catalog(void *context, const struct tern_segment *catalog)
     struct job *job = context;
     job->catalogs++;
     assert_int_equal(catalog->kind, TERN_SEGMENT_CATALOG);
-    assert_string_equal(catalog->data, "the catalog");
+    if (job->real) {
+        struct tern_catalog *opened;
+        assert_int_equal(tern_catalog_open(catalog, &opened, &job->error), TERN_OK);
+        assert_true(tern_catalog_tensors(opened) > 0);
+        uint64_t offsets[64];
+        assert_in_range(tern_catalog_tensors(opened), 1, 64);
+        assert_int_equal(tern_catalog_layout(opened, offsets, &job->weights_size, &job->error),
+                         TERN_OK);
+        tern_catalog_close(opened);
+    } else {
+        job->weights_size = fake_weights;
+        assert_string_equal(catalog->data, "the catalog");
+    }
     if (job->fill_at_once)
         fill(job);
     else
@@ -56,7 +71,7 @@ static void on_progress(void *context, uint64_t bytes, uint64_t of)
     struct job *job = context;
     job->progresses++;
     assert_true(bytes <= of);
-    assert_true(of == weights_size);
+    assert_true(job->real || of == fake_weights);
 }
 
 static void on_filled(void *context)
@@ -87,7 +102,7 @@ static const char *write_model(const struct harness *h, const char *order)
     return path;
 }
 
-static void open_model(struct job *job, struct harness *h, const char *order)
+static void open_path(struct job *job, struct harness *h, const char *path)
 {
     struct tern_error error;
     const struct tern_loader_events events = {.context = job,
@@ -98,9 +113,12 @@ static void open_model(struct job *job, struct harness *h, const char *order)
     job->harness = h;
     job->weights_fd = -1;
     h->supervisor->policy.loader_ns = 400000000u;
-    assert_int_equal(
-        tern_loader_open(h->supervisor, write_model(h, order), &events, &job->loader, &error),
-        TERN_OK);
+    assert_int_equal(tern_loader_open(h->supervisor, path, &events, &job->loader, &error), TERN_OK);
+}
+
+static void open_model(struct job *job, struct harness *h, const char *order)
+{
+    open_path(job, h, write_model(h, order));
 }
 
 /* Runs until a callback above stops the loop. */
@@ -123,7 +141,7 @@ static void expect_weights(const struct job *job)
     uint8_t bytes[2];
     assert_int_equal(pread(job->weights_fd, bytes, 1, TERN_SEGMENT_DATA), 1);
     assert_int_equal(
-        pread(job->weights_fd, bytes + 1, 1, TERN_SEGMENT_DATA + (off_t)weights_size - 1), 1);
+        pread(job->weights_fd, bytes + 1, 1, TERN_SEGMENT_DATA + (off_t)fake_weights - 1), 1);
     assert_int_equal(bytes[0], 0x5a);
     assert_int_equal(bytes[1], 0x5a);
 }
@@ -266,6 +284,35 @@ static void a_file_changed_meanwhile_is_not_read_again(void **state)
     close_job(&job);
 }
 
+static void use_real_loader(const struct harness *h)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/tern-loader", h->folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(getenv("TERN_LOADER"), path), 0);
+}
+
+static void the_real_loader_does_as_the_fake_one(void **state)
+{
+    struct job job = {.real = true};
+    struct tern_error error;
+    use_real_loader(*state);
+    open_path(&job, *state, getenv("TERN_BASE_GGUF"));
+    run(&job);
+    assert_int_equal(job.catalogs, 1);
+    fill(&job);
+    run(&job);
+    assert_int_equal(job.fills, 1);
+    assert_int_equal(tern_segment_seal(job.weights_fd, &error), TERN_OK);
+    close_job(&job);
+}
+
+static void the_real_loader_refuses_what_is_no_model(void **state)
+{
+    use_real_loader(*state);
+    expect_failure(*state, "no model at all", TERN_BAD_MODEL, "GGUF");
+}
+
 static void expect_refusal(struct harness *h, const char *path, enum tern_status status,
                            const char *text)
 {
@@ -312,6 +359,8 @@ int main(void)
         WITH_LOADER(a_loader_killed_while_parsing_starts_again),
         WITH_LOADER(a_loader_killed_while_filling_starts_again),
         WITH_LOADER(a_file_changed_meanwhile_is_not_read_again),
+        WITH_LOADER(the_real_loader_does_as_the_fake_one),
+        WITH_LOADER(the_real_loader_refuses_what_is_no_model),
         WITH_LOADER(what_is_no_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,8 @@ void tern_inject_after(const struct tern_run *run, const struct tern_call *call)
 bool tern_inject_twice(void);
 /* A sum over everything that a finished stage has written for the step. */
 uint64_t tern_inject_sum(const struct tern_run *run);
-void tern_inject_compare(const struct tern_run *run, const struct tern_call *first, uint64_t before);
+void tern_inject_compare(const struct tern_run *run, const struct tern_call *first,
+                         uint64_t before);
 
 #define TERN_INJECT_BEFORE(run, call) tern_inject_before(run, call)
 #define TERN_INJECT_AFTER(run, call)  tern_inject_after(run, call)

@@ -15,8 +15,7 @@ enum tern_status tern_link_open(struct tern_link *link, const char *control,
     *link = (struct tern_link){.context = zmq_ctx_new()};
     if (link->context != NULL)
         link->socket = zmq_socket(link->context, ZMQ_DEALER);
-    if (link->socket == NULL ||
-        zmq_setsockopt(link->socket, ZMQ_LINGER, &none, sizeof none) != 0 ||
+    if (link->socket == NULL || zmq_setsockopt(link->socket, ZMQ_LINGER, &none, sizeof none) != 0 ||
         zmq_setsockopt(link->socket, ZMQ_SNDHWM, &high_water, sizeof high_water) != 0 ||
         zmq_setsockopt(link->socket, ZMQ_RCVHWM, &high_water, sizeof high_water) != 0 ||
         zmq_connect(link->socket, control) != 0) {

@@ -15,8 +15,8 @@ struct tern_parcels {
     uint8_t message[TERN_CHANNEL_MAX];
 };
 
-/* Receives one parcel. TERN_NO_SERVICE: the channel has ended; TERN_INTERRUPTED: nothing came within
- * timeout_ms; TERN_FAILED: malformed. When too many wait, the oldest is closed. */
+/* Receives one parcel. TERN_NO_SERVICE: the channel has ended; TERN_INTERRUPTED: nothing came
+ * within timeout_ms; TERN_FAILED: malformed. When too many wait, the oldest is closed. */
 enum tern_status tern_parcels_receive(struct tern_parcels *parcels, int timeout_ms,
                                       struct tern_error *error);
 

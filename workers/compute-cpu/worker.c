@@ -68,9 +68,9 @@ static enum tern_status map_segment(struct worker *w, const struct tern_message 
     int fd;
     if (id == 0)
         return tern_fail(error, TERN_USAGE, "a BIND that does not name segment kind %u", kind);
-    enum tern_status status = tern_parcels_take(
-        &w->parcels, writable ? TERN_PARCEL_SEGMENT_WRITE : TERN_PARCEL_SEGMENT, kind, id, &fd,
-        &same, error);
+    enum tern_status status =
+        tern_parcels_take(&w->parcels, writable ? TERN_PARCEL_SEGMENT_WRITE : TERN_PARCEL_SEGMENT,
+                          kind, id, &fd, &same, error);
     if (status != TERN_OK)
         return status;
     status = tern_segment_map(fd, kind, id, writable, kind == TERN_SEGMENT_WEIGHTS, segment, error);
@@ -154,9 +154,9 @@ static enum tern_status on_bind(struct worker *w, const struct tern_message *mes
     struct tern_error why;
     struct model **place = find_model(w, NULL);
     struct model *model = place != NULL ? calloc(1, sizeof *model) : NULL;
-    enum tern_status status =
-        model != NULL ? make_model(w, message, model, &why)
-                      : tern_fail(&why, TERN_NO_MEMORY, "no room for plan %u", plan);
+    enum tern_status status = model != NULL
+                                  ? make_model(w, message, model, &why)
+                                  : tern_fail(&why, TERN_NO_MEMORY, "no room for plan %u", plan);
     if (status == TERN_OK) {
         *place = model;
         return tern_link_answer(&w->link, TERN_MSG_BOUND, plan, error);
@@ -241,11 +241,10 @@ static enum tern_status map_boards(struct worker *w, struct tern_error *error)
 {
     uint64_t id;
     int fd;
-    enum tern_status status = tern_parcels_take(&w->parcels, TERN_PARCEL_SEGMENT,
-                                                TERN_SEGMENT_BOARD, 0, &fd, &id, error);
+    enum tern_status status =
+        tern_parcels_take(&w->parcels, TERN_PARCEL_SEGMENT, TERN_SEGMENT_BOARD, 0, &fd, &id, error);
     if (status == TERN_OK) {
-        status =
-            tern_segment_map(fd, TERN_SEGMENT_BOARD, id, false, false, &w->coordinator, error);
+        status = tern_segment_map(fd, TERN_SEGMENT_BOARD, id, false, false, &w->coordinator, error);
         close(fd);
     }
     if (status == TERN_OK)
