@@ -200,10 +200,10 @@ static const struct long_input long_inputs[] = {
 
 /* Names of models of every kind of tokenizer; which are there depends on the golden folder. */
 static const char *const models[] = {
-    "models/llama-f32.gguf",    "models/llama-mix32.gguf",  "models/llama-tied-q6_k.gguf",
-    "models/qwen3-q4_k_m.gguf", "models/llama-q8_0.gguf",   "models/gemma3-q4_k_m.gguf",
-    "models/gemma3-f32.gguf",   "tokenizers/gpt-2.gguf",    "tokenizers/qwen3.gguf",
-    "tokenizers/gemma3.gguf",   "tokenizers/llama3_1.gguf", "tokenizers/llama-spm.gguf",
+    "models/llama-eps-f16.gguf", "models/llama-mix32.gguf",   "models/llama-tied-q6_k.gguf",
+    "models/qwen3-bf16.gguf",    "models/llama-q4_0.gguf",    "models/gemma3-mix32.gguf",
+    "tokenizers/gpt-2.gguf",     "tokenizers/qwen3.gguf",     "tokenizers/gemma3.gguf",
+    "tokenizers/llama3_1.gguf",  "tokenizers/llama-spm.gguf",
 };
 
 static double thread_seconds(void)
