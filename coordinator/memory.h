@@ -1,7 +1,8 @@
 /*
  * What memory is really free: the smaller of MemAvailable and what the cgroup (v1 or v2, at every
- * level up) still allows, its page cache counted as free; minus the reserve that stays free (the
- * larger of 1 GiB and 10% of RAM unless told otherwise).
+ * level up) still allows, its page cache counted as free; minus the reserve that stays free: the
+ * larger of 1 GiB and 10% of RAM unless told otherwise, or 10% of the cgroup's limit where that is
+ * what leaves least (the machine outside it has its reserve then anyway).
  */
 #ifndef TERN_MEMORY_H
 #define TERN_MEMORY_H
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 struct tern_memory {
-    uint64_t total;     /* bytes of RAM, or the cgroup's limit */
+    uint64_t total;     /* bytes of RAM, or the cgroup's limit if that leaves less */
     uint64_t available; /* bytes that could be used without swapping */
     uint64_t reserve;   /* bytes to leave free */
 };

@@ -28,11 +28,15 @@ struct tern_supervisor_events {
     /* The step's results, copied from the board of the incarnation that ran it and range-checked
      * (argmax < vocabulary of the plan); valid during the call. */
     void (*step_done)(void *context, uint64_t step, const struct tern_step_result *result);
-    /* A run-ahead step finished (see tern_step.grant). Steps come in order. */
+    /* A run-ahead step finished (see tern_step.grant). Steps come in order. A death in a run is
+     * told as step_lost with the number after the last one granted. */
     void (*step_granted)(void *context, uint64_t step, uint32_t token, uint32_t fault);
     /* The worker died in this step (or before beginning it); the successor is bound and ready.
      * Nothing of the step will be written any more. The scheduler issues its rows again. */
     void (*step_lost)(void *context, uint64_t step, enum tern_death death);
+    /* A plan that was in use could not be bound again, in many starts of the worker. Its steps are
+     * not told lost; it is released. May be NULL: it is tried for ever. */
+    void (*plan_lost)(void *context, uint32_t plan, const struct tern_error *error);
 };
 
 /* Starts nothing yet: the CPU worker starts with the first binding. `control` is the ipc:// address
@@ -69,8 +73,8 @@ typedef void (*tern_bound)(void *context, const struct tern_error *error);
 enum tern_status tern_supervisor_bind(struct tern_supervisor *supervisor,
                                       const struct tern_binding *binding, tern_bound bound,
                                       void *context, struct tern_error *error);
-/* No step of that plan may be in flight. The descriptors are the caller's again after the call; the
- * worker unmaps soon after. */
+/* No step of that plan should be in flight; of one that is, nothing more is told. The descriptors
+ * are the caller's again after the call; the worker unmaps soon after. */
 void tern_supervisor_release(struct tern_supervisor *supervisor, uint32_t plan);
 
 /* ---- steps ---- */
@@ -82,9 +86,11 @@ uint32_t *tern_supervisor_page_table(struct tern_supervisor *supervisor, uint32_
 /* Issues a step; number and epoch are filled in here. At most TERN_STEP_RING - 1 may be in flight.
  * Returns the step's number. The caller has checked it against the plan. */
 uint64_t tern_supervisor_issue(struct tern_supervisor *supervisor, const struct tern_step *step);
-/* Room for one more step? False also while the worker is being restarted. */
+/* Room for one more step? False also while the worker is being restarted, and while a step with
+ * run-ahead is in flight. */
 bool tern_supervisor_ready(const struct tern_supervisor *supervisor);
-/* No run-ahead step after `number` may begin; returns the newest one that did (or number). */
+/* No run-ahead step after `number` may begin; returns the newest one that did (or number). Its
+ * token and those before it still come, and tern_supervisor_ready is false until then. */
 uint64_t tern_supervisor_revoke(struct tern_supervisor *supervisor, uint64_t number);
 
 /* ---- model files ---- */

@@ -1,12 +1,10 @@
 /*
  * How the coordinator starts a compute worker, and what its exit code means.
  *
- * Command line:  PROGRAM CONTROL INCARNATION
- *   CONTROL      the ZeroMQ address (ipc://...) that the worker's DEALER connects to
- *   INCARNATION  decimal, 1 .. 65535
- * Environment:   TERN_SECRET    32 hexadecimal digits, the HELLO's secret (removed once read)
- *                TERN_TOPOLOGY  path of hwloc's topology as XML; absent: discovered
- *                TERN_PARENT    the coordinator's pid; absent: whoever the parent is at the start
+ * Environment:   TERN_CONTROL      the ZeroMQ address (ipc://...) that its DEALER connects to
+ *                TERN_INCARNATION  decimal, 1 .. 65535
+ *                TERN_SECRET       32 hexadecimal digits, the HELLO's secret (removed once read)
+ *                TERN_TOPOLOGY     path of hwloc's topology as XML; absent: discovered
  * Descriptor 3:  the worker's end of the channel. Three parcels come before anything else, in any
  *                order: SEGMENT_WRITE of kind BOARD (the worker's own board), SEGMENT of kind BOARD
  *                (the coordinator's), EVENT (the eventfd that wakes the coordinator).

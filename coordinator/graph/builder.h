@@ -13,6 +13,7 @@ struct tern_builder {
     const struct tern_hyper *hyper;
     struct tern_graph *graph;
     bool *used;     /* per tensor of the catalog */
+    bool quiet;     /* log nothing */
     uint16_t layer; /* of the operations being added, or TERN_NO_LAYER */
     enum tern_status status;
     struct tern_error *error;

@@ -24,6 +24,16 @@ struct settings {
     bool unfused;
 };
 
+/* One compilation in progress. */
+struct work {
+    const struct tern_catalog *catalog;
+    bool quiet; /* log nothing: only sizes are asked for */
+    struct settings settings;
+    struct tern_compiled *out;
+    struct tern_graph graph;
+    struct tern_memory_plan memory;
+};
+
 static enum tern_status check_options(const struct tern_options *options, uint32_t context,
                                       const struct tern_hyper *hyper, struct settings *settings,
                                       struct tern_error *error)
@@ -53,38 +63,36 @@ static enum tern_status check_options(const struct tern_options *options, uint32
 }
 
 /* The family's graph, with every tensor of the file accounted for. */
-static enum tern_status build_graph(const struct tern_catalog *catalog,
-                                    const struct tern_hyper *hyper, struct tern_graph *graph,
-                                    struct tern_error *error)
+static enum tern_status build_graph(struct work *work, struct tern_error *error)
 {
     struct tern_builder builder = {
-        .catalog = catalog,
-        .hyper = hyper,
-        .graph = graph,
-        .used = calloc(tern_catalog_tensors(catalog) + 1, sizeof *builder.used),
+        .catalog = work->catalog,
+        .hyper = &work->out->hyper,
+        .graph = &work->graph,
+        .used = calloc(tern_catalog_tensors(work->catalog) + 1, sizeof *builder.used),
+        .quiet = work->quiet,
         .layer = TERN_NO_LAYER,
         .error = error,
     };
     if (builder.used == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory for the model's graph");
-    hyper->family->build(&builder);
+    work->out->hyper.family->build(&builder);
     const enum tern_status status = tern_build_check_unused(&builder);
     free(builder.used);
     return status;
 }
 
 /* From a family to a graph that could run as it is: shapes, output rows, quantized activations. */
-static enum tern_status make_graph(const struct tern_catalog *catalog,
-                                   const struct tern_hyper *hyper, const struct settings *settings,
-                                   struct tern_graph *graph, struct tern_error *error)
+static enum tern_status make_graph(struct work *work, struct tern_error *error)
 {
-    enum tern_status status = build_graph(catalog, hyper, graph, error);
+    struct tern_graph *graph = &work->graph;
+    enum tern_status status = build_graph(work, error);
     if (status == TERN_OK)
         status = tern_infer_shapes(graph, error);
     if (status == TERN_OK)
         status = tern_narrow_rows(graph, error);
     if (status == TERN_OK)
-        status = tern_insert_quantize(graph, settings->precision, error);
+        status = tern_insert_quantize(graph, work->settings.precision, error);
     if (status == TERN_OK)
         status = tern_infer_shapes(graph, error);
     if (status == TERN_OK)
@@ -92,37 +100,34 @@ static enum tern_status make_graph(const struct tern_catalog *catalog,
     return status;
 }
 
-/* Fuses (unless told not to), places again, and plans memory; fills the report's second half. */
-static enum tern_status finish_graph(const struct settings *settings, struct tern_graph *graph,
-                                     struct tern_memory_plan *memory, struct tern_error *error)
+static enum tern_status plan_memory(struct work *work, bool reuse, struct tern_error *error)
 {
-    enum tern_status status = TERN_OK;
-    if (!settings->unfused)
-        status = tern_fuse(graph, error);
-    if (status == TERN_OK)
-        status = tern_infer_shapes(graph, error);
-    if (status == TERN_OK)
-        status = tern_place(graph, error);
-    if (status == TERN_OK)
-        status = tern_plan_memory(graph, settings->max_rows, settings->max_outputs,
-                                  !settings->unfused, memory, error);
-    return status;
+    tern_memory_plan_free(&work->memory);
+    return tern_plan_memory(&work->graph, work->settings.max_rows, work->settings.max_outputs,
+                            reuse, &work->memory, error);
 }
 
-static enum tern_status report_before(const struct settings *settings,
-                                      const struct tern_graph *graph,
-                                      struct tern_compile_report *report, struct tern_error *error)
+/* Fuses and plans memory, unless told not to: then the graph runs as it is. */
+static enum tern_status finish_graph(struct work *work, struct tern_error *error)
 {
-    struct tern_memory_plan memory;
-    const enum tern_status status =
-        tern_plan_memory(graph, settings->max_rows, settings->max_outputs, false, &memory, error);
-    if (status != TERN_OK)
-        return status;
-    report->operations_before = graph->operation_count;
-    report->buffers_before = memory.buffers;
-    report->bytes_before = memory.bytes;
-    tern_memory_plan_free(&memory);
-    return TERN_OK;
+    struct tern_compile_report *report = &work->out->report;
+    enum tern_status status = plan_memory(work, false, error);
+    report->operations_before = work->graph.operation_count;
+    report->buffers_before = work->memory.buffers;
+    report->bytes_before = work->memory.bytes;
+    if (status == TERN_OK && !work->settings.unfused) {
+        status = tern_fuse(&work->graph, error);
+        if (status == TERN_OK)
+            status = tern_infer_shapes(&work->graph, error);
+        if (status == TERN_OK)
+            status = tern_place(&work->graph, error);
+        if (status == TERN_OK)
+            status = plan_memory(work, true, error);
+    }
+    report->operations_after = work->graph.operation_count;
+    report->buffers_after = work->memory.buffers;
+    report->bytes_after = work->memory.bytes;
+    return status;
 }
 
 /* A page holds TERN_PAGE_POSITIONS positions of all layers. */
@@ -161,53 +166,48 @@ static enum tern_status lay_out_weights(const struct tern_catalog *catalog,
     return tern_catalog_layout(catalog, out->weight_offsets, &out->weight_bytes, error);
 }
 
-/* Everything but the plan itself. The caller frees graph, memory and *out in any case. */
-static enum tern_status compile_graph(const struct tern_catalog *catalog,
-                                      const struct tern_options *options, uint32_t context,
-                                      struct tern_compiled *out, struct tern_graph *graph,
-                                      struct tern_memory_plan *memory, struct settings *settings,
-                                      struct tern_error *error)
+/* Everything but the plan itself. End with end_work, also after a failure. */
+static enum tern_status begin_work(struct work *work, const struct tern_options *options,
+                                   uint32_t context, struct tern_error *error)
 {
-    enum tern_status status = tern_hyper_read(catalog, &out->hyper, error);
+    struct tern_compiled *out = work->out;
+    *out = (struct tern_compiled){0};
+    tern_graph_init(&work->graph);
+    enum tern_status status = tern_hyper_read(work->catalog, &out->hyper, error);
     if (status == TERN_OK)
-        status = check_options(options, context, &out->hyper, settings, error);
+        status = check_options(options, context, &out->hyper, &work->settings, error);
     if (status == TERN_OK)
-        status = make_graph(catalog, &out->hyper, settings, graph, error);
+        status = make_graph(work, error);
     if (status == TERN_OK)
-        status = report_before(settings, graph, &out->report, error);
+        status = finish_graph(work, error);
     if (status == TERN_OK)
-        status = finish_graph(settings, graph, memory, error);
-    if (status == TERN_OK)
-        status = lay_out_weights(catalog, out, error);
+        status = lay_out_weights(work->catalog, out, error);
     if (status != TERN_OK)
         return status;
-    out->report.operations_after = graph->operation_count;
-    out->report.buffers_after = memory->buffers;
-    out->report.bytes_after = memory->bytes;
-    out->tables = graph->tables;
-    for (uint32_t i = 0; i < graph->tables; i++)
-        out->table[i] = graph->table[i];
+    out->tables = work->graph.tables;
+    for (uint32_t i = 0; i < out->tables; i++)
+        out->table[i] = work->graph.table[i];
     out->tables_bytes = lay_out_tables(out->table, out->tables, context);
     return TERN_OK;
+}
+
+static void end_work(struct work *work)
+{
+    tern_memory_plan_free(&work->memory);
+    tern_graph_free(&work->graph);
 }
 
 enum tern_status tern_compile(const struct tern_catalog *catalog,
                               const struct tern_options *options, uint32_t context,
                               struct tern_compiled *out, struct tern_error *error)
 {
-    *out = (struct tern_compiled){0};
-    struct tern_graph graph;
-    struct tern_memory_plan memory = {0};
-    struct settings settings;
-    tern_graph_init(&graph);
-    enum tern_status status =
-        compile_graph(catalog, options, context, out, &graph, &memory, &settings, error);
+    struct work work = {.catalog = catalog, .out = out};
+    enum tern_status status = begin_work(&work, options, context, error);
     if (status == TERN_OK) {
-        const struct tern_kv_layout kv = kv_layout(&out->hyper, settings.kv);
-        status = tern_lower(&graph, &memory, &kv, context, out, error);
+        const struct tern_kv_layout kv = kv_layout(&out->hyper, work.settings.kv);
+        status = tern_lower(&work.graph, &work.memory, &kv, context, out, error);
     }
-    tern_memory_plan_free(&memory);
-    tern_graph_free(&graph);
+    end_work(&work);
     if (status != TERN_OK)
         tern_compiled_free(out);
     return status;
@@ -225,22 +225,17 @@ enum tern_status tern_compile_sizes(const struct tern_catalog *catalog,
                                     uint64_t *weights, uint64_t *kv, uint64_t *activations,
                                     uint64_t *tables, struct tern_error *error)
 {
-    struct tern_compiled compiled = {0};
-    struct tern_graph graph;
-    struct tern_memory_plan memory = {0};
-    struct settings settings;
-    tern_graph_init(&graph);
-    const enum tern_status status =
-        compile_graph(catalog, options, context, &compiled, &graph, &memory, &settings, error);
+    struct tern_compiled compiled;
+    struct work work = {.catalog = catalog, .quiet = true, .out = &compiled};
+    const enum tern_status status = begin_work(&work, options, context, error);
     if (status == TERN_OK) {
         const uint64_t pages = ((uint64_t)context + TERN_PAGE_POSITIONS - 1) / TERN_PAGE_POSITIONS;
         *weights = compiled.weight_bytes;
-        *kv = pages * kv_layout(&compiled.hyper, settings.kv).page_bytes;
-        *activations = memory.bytes;
+        *kv = pages * kv_layout(&compiled.hyper, work.settings.kv).page_bytes;
+        *activations = work.memory.bytes;
         *tables = compiled.tables_bytes;
     }
-    tern_memory_plan_free(&memory);
-    tern_graph_free(&graph);
+    end_work(&work);
     tern_compiled_free(&compiled);
     return status;
 }

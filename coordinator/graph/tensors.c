@@ -157,6 +157,8 @@ enum tern_status tern_build_check_unused(struct tern_builder *b)
         struct tern_tensor tensor;
         tern_catalog_tensor(b->catalog, i, &tensor);
         const int length = (int)tensor.name.length;
+        if (is_harmless(tensor.name) && b->quiet)
+            continue;
         if (is_harmless(tensor.name))
             tern_log("warning", "tensor %.*s is not used", length, tensor.name.bytes);
         else

@@ -69,9 +69,8 @@ static void start_with_characters(struct encoding *e, uint32_t start, uint32_t e
     }
 }
 
-/* A character without a token: its bytes' tokens if all exist, else the unknown token, once for a
- * run of them. */
-static void add_fallback(struct encoding *e, const struct merge_symbol *symbol, bool *unknown)
+/* A character without a token: its bytes' tokens if all exist, else the unknown token. */
+static void add_fallback(struct encoding *e, const struct merge_symbol *symbol)
 {
     const struct vocabulary *const v = e->encoder->vocabulary;
     bool all = true;
@@ -79,9 +78,8 @@ static void add_fallback(struct encoding *e, const struct merge_symbol *symbol, 
         all = all && v->byte[(uint8_t)e->text[symbol->start + i]] != TOKEN_NONE;
     for (uint32_t i = 0; all && i < symbol->length; i++)
         add_id(e, v->byte[(uint8_t)e->text[symbol->start + i]]);
-    if (!all && !*unknown && v->unknown != TOKEN_NONE)
+    if (!all && v->unknown != TOKEN_NONE)
         add_id(e, v->unknown);
-    *unknown = !all;
 }
 
 static enum tern_status merge_word(struct encoding *e, uint32_t start, uint32_t end,
@@ -101,15 +99,12 @@ static enum tern_status merge_word(struct encoding *e, uint32_t start, uint32_t 
     }
     if (status != TERN_OK)
         return status;
-    bool unknown = false;
     for (size_t i = 0; i < e->merge.count; i++) {
         const struct merge_symbol *symbol = &e->merge.symbol[i];
-        if (symbol->id == TOKEN_NONE) {
-            add_fallback(e, symbol, &unknown);
-            continue;
-        }
-        add_id(e, symbol->id);
-        unknown = false;
+        if (symbol->id == TOKEN_NONE)
+            add_fallback(e, symbol);
+        else
+            add_id(e, symbol->id);
     }
     return TERN_OK;
 }

@@ -142,7 +142,7 @@ static void consider(const struct merging *m, uint32_t left, uint32_t right)
                   });
 }
 
-/* Each merge removes one candidate and adds two at most, so 3n are enough. */
+/* n - 1 pairs at first; each of at most n - 1 merges takes one candidate and adds two at most. */
 static enum tern_status reserve_heap(struct merge_work *work, struct tern_error *error)
 {
     const size_t count = work->count;
@@ -153,12 +153,12 @@ static enum tern_status reserve_heap(struct merge_work *work, struct tern_error 
         work->link = link;
         work->links = count;
     }
-    if (work->heap_room < 3 * count) {
-        struct merge_candidate *heap = realloc(work->heap, 3 * count * sizeof *heap);
+    if (work->heap_room < 2 * count) {
+        struct merge_candidate *heap = realloc(work->heap, 2 * count * sizeof *heap);
         if (heap == NULL)
             return tern_fail(error, TERN_NO_MEMORY, "no memory to merge %zu symbols", count);
         work->heap = heap;
-        work->heap_room = 3 * count;
+        work->heap_room = 2 * count;
     }
     return TERN_OK;
 }

@@ -41,6 +41,39 @@ static bool is_stable(uint32_t point)
            (point >= 0x1f300 && point <= 0x1faff);
 }
 
+/* The reference knows the marks and compositions of Unicode 9 only. To it, those that came later
+ * (up to Unicode 16) are characters that neither move nor combine, whatever utf8proc's version
+ * says. */
+static const uint32_t newer[][2] = {
+    {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},
+    {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},
+    {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},   {0x105c9, 0x105c9},
+    {0x105d2, 0x105d2}, {0x105da, 0x105da}, {0x105e4, 0x105e4}, {0x10d24, 0x10d27},
+    {0x10d69, 0x10d6d}, {0x10eab, 0x10eac}, {0x10efc, 0x10eff}, {0x10f46, 0x10f50},
+    {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x11382, 0x11385},
+    {0x1138b, 0x1138b}, {0x1138e, 0x1138e}, {0x11390, 0x11391}, {0x113b8, 0x113c0},
+    {0x113c2, 0x113c2}, {0x113c5, 0x113c5}, {0x113c7, 0x113ca}, {0x113cc, 0x113d0},
+    {0x113d2, 0x113d2}, {0x113e1, 0x113e2}, {0x1145e, 0x1145e}, {0x11839, 0x1183a},
+    {0x11930, 0x11930}, {0x11935, 0x11935}, {0x11938, 0x11938}, {0x1193d, 0x1193e},
+    {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47},
+    {0x11a99, 0x11a99}, {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97},
+    {0x11f41, 0x11f42}, {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f}, {0x16d63, 0x16d6a},
+    {0x16ff0, 0x16ff1}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae},
+    {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}};
+
+bool text_is_newer(uint32_t point)
+{
+    size_t low = 0, high = sizeof newer / sizeof newer[0];
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (point > newer[middle][1])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < sizeof newer / sizeof newer[0] && point >= newer[low][0];
+}
+
 /* Length of the longest prefix of stable characters whose last one nothing can combine with: the
  * character before an unstable one belongs to the rest. */
 static size_t stable_prefix(const char *text, size_t length)
@@ -153,6 +186,29 @@ static enum tern_status append_normalized(struct text_buffer *buffer, const char
     return status;
 }
 
+/* The same for a text that may hold newer characters, which stay where they are. */
+static enum tern_status append_unstable(struct text_buffer *buffer, const char *text, size_t length,
+                                        struct tern_error *error)
+{
+    size_t start = 0;
+    enum tern_status status = TERN_OK;
+    for (size_t at = 0; status == TERN_OK && at < length;) {
+        unsigned bytes;
+        if (!text_is_newer(unicode_point(text + at, &bytes))) {
+            at += bytes;
+            continue;
+        }
+        if (at > start)
+            status = append_normalized(buffer, text + start, at - start, error);
+        if (status == TERN_OK)
+            status = text_append(buffer, text + at, bytes, error);
+        start = at += bytes;
+    }
+    return status == TERN_OK && start < length
+               ? append_normalized(buffer, text + start, length - start, error)
+               : status;
+}
+
 enum tern_status text_append_nfc(struct text_buffer *buffer, const char *text, size_t length,
                                  struct tern_error *error)
 {
@@ -165,7 +221,7 @@ enum tern_status text_append_nfc(struct text_buffer *buffer, const char *text, s
         text += stable;
         length -= stable;
         const size_t rest = unstable_prefix(text, length);
-        status = append_normalized(buffer, text, rest, error);
+        status = append_unstable(buffer, text, rest, error);
         text += rest;
         length -= rest;
     }

@@ -3,7 +3,9 @@
 #define TERN_TOKENIZER_NORMALIZE_H
 
 #include "proto/status.h"
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Text that grows at its end. */
 struct text_buffer {
@@ -14,8 +16,12 @@ struct text_buffer {
 enum tern_status text_append(struct text_buffer *buffer, const char *bytes, size_t length,
                              struct tern_error *error);
 
-/* Appends `text` (valid UTF-8) in NFC. */
+/* Appends `text` (valid UTF-8) in NFC of Unicode 9: the library behind the published tokenizers
+ * normalizes with tables of that version. */
 enum tern_status text_append_nfc(struct text_buffer *buffer, const char *text, size_t length,
                                  struct tern_error *error);
+
+/* A mark or a part of a composition that Unicode 9 did not have? */
+bool text_is_newer(uint32_t point);
 
 #endif

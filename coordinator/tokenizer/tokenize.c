@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any context holds; what is longer is a mistake, and offsets are 32 bits. */
-enum { LONGEST_TEXT = 256 << 20 };
+/* More than any context holds. One word of this length takes a gigabyte while it is merged. */
+enum { LONGEST_TEXT = 16 << 20 };
 
 /* A plain stretch of the normalized text, or an added token. */
 struct part {
@@ -35,7 +35,8 @@ static enum tern_status join(const struct tern_text *pieces, size_t count, struc
 {
     for (size_t i = 0; i < count; i++) {
         if (pieces[i].length > LONGEST_TEXT - text->length)
-            return tern_fail(error, TERN_USAGE, "the text is longer than %d MiB",
+            return tern_fail(error, TERN_USAGE,
+                             "the text is longer than %d MiB; tokenize it in parts",
                              LONGEST_TEXT >> 20);
         const enum tern_status status = text_append(text, pieces[i].bytes, pieces[i].length, error);
         if (status != TERN_OK)
@@ -148,6 +149,22 @@ static enum tern_status cut_parts(const struct tern_text *pieces, size_t count, 
     return add_plain(parts, text + plain, length - plain, error);
 }
 
+/* SentencePiece gives one unknown token for a run of unknown characters; there are such only where
+ * some byte has no token. */
+static void join_unknown(const struct vocabulary *v, struct tern_ids *ids)
+{
+    bool complete = true;
+    for (size_t i = 0; i < 256; i++)
+        complete = complete && v->byte[i] != TOKEN_NONE;
+    if (complete || v->form != VOCABULARY_SENTENCEPIECE)
+        return;
+    size_t kept = 0;
+    for (size_t i = 0; i < ids->count; i++)
+        if (kept == 0 || ids->id[i] != v->unknown || ids->id[kept - 1] != v->unknown)
+            ids->id[kept++] = ids->id[i];
+    ids->count = kept;
+}
+
 static enum tern_status encode_parts(const struct parts *parts, bool add_special,
                                      struct tern_ids *out, struct tern_error *error)
 {
@@ -170,6 +187,7 @@ static enum tern_status encode_parts(const struct parts *parts, bool add_special
         else
             status = encode(&encoding, part->start, part->end, error);
     }
+    join_unknown(&t->vocabulary, ids);
     if (add_special && t->add_eos && t->vocabulary.eos >= 0)
         ids->id[ids->count++] = (uint32_t)t->vocabulary.eos;
     encoding_free(&encoding);
@@ -192,8 +210,6 @@ enum tern_status tern_tokenize(const struct tern_tokenizer *tokenizer,
     enum tern_status status = join(pieces, count, &text, error);
     if (status == TERN_OK)
         status = cut_parts(pieces, count, text.bytes, text.length, &parts, error);
-    if (status == TERN_OK && parts.text.length > UINT32_MAX / 2)
-        status = tern_fail(error, TERN_USAGE, "the text is too long");
     if (status == TERN_OK)
         status = encode_parts(&parts, add_special, out, error);
     free(text.bytes);

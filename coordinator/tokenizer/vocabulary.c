@@ -8,41 +8,32 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* GPT-2's table: printable Latin-1 characters stand for themselves, the other 68 bytes for the
- * characters from U+0100 on, in rising order. */
-static bool stands_for_itself(uint32_t byte)
+/* GPT-2's table: printable Latin-1 characters stand for themselves, the other 68 bytes (0 to 0x20,
+ * 0x7f to 0xa0, 0xad) for the characters from U+0100 on, in rising order. -1: not in it. */
+static int mapped_byte(uint32_t point)
 {
-    return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) ||
-           (byte >= 0xae && byte <= 0xff);
-}
-
-/* byte_of[i] = byte that U+0100 + i stands for; returns how many there are. */
-static size_t list_mapped_bytes(uint8_t byte_of[256])
-{
-    size_t count = 0;
-    for (uint32_t byte = 0; byte < 256; byte++)
-        if (!stands_for_itself(byte))
-            byte_of[count++] = (uint8_t)byte;
-    return count;
+    if ((point >= '!' && point <= '~') || (point >= 0xa1 && point <= 0xff && point != 0xad))
+        return (int)point;
+    if (point < 0x100 || point > 0x143)
+        return -1;
+    const int place = (int)point - 0x100;
+    if (place <= 0x20)
+        return place;
+    return place == 67 ? 0xad : place - 33 + 0x7f;
 }
 
 int64_t vocabulary_unmap_bytes(struct tern_string text, char *out)
 {
-    uint8_t byte_of[256];
-    const size_t mapped = list_mapped_bytes(byte_of);
     int64_t count = 0;
     for (size_t i = 0; i < text.length;) {
         const int bytes = tern_utf8_character(text.bytes + i, text.length - i);
         if (bytes <= 0 || bytes > 2)
             return -1;
         unsigned unused;
-        const uint32_t point = unicode_point(text.bytes + i, &unused);
-        if (point < 0x100 && stands_for_itself(point))
-            out[count++] = (char)point;
-        else if (point >= 0x100 && point - 0x100 < mapped)
-            out[count++] = (char)byte_of[point - 0x100];
-        else
+        const int byte = mapped_byte(unicode_point(text.bytes + i, &unused));
+        if (byte < 0)
             return -1;
+        out[count++] = (char)byte;
         i += (size_t)bytes;
     }
     return count;
@@ -249,6 +240,11 @@ int64_t vocabulary_special_id(const struct tern_catalog *catalog, const char *ke
     return -1;
 }
 
+static bool is_control(const struct vocabulary *v, uint32_t id)
+{
+    return id < v->count && v->type[id] == TOKEN_CONTROL;
+}
+
 static void read_special_ids(const struct tern_catalog *catalog, struct vocabulary *v)
 {
     v->bos = vocabulary_special_id(catalog, "tokenizer.ggml.bos_token_id", v->count);
@@ -259,9 +255,9 @@ static void read_special_ids(const struct tern_catalog *catalog, struct vocabula
     if (v->form != VOCABULARY_SENTENCEPIECE)
         return;
     /* What SentencePiece models have where the file does not say. */
-    if (!tern_catalog_has(catalog, "tokenizer.ggml.bos_token_id") && v->count > 1)
+    if (!tern_catalog_has(catalog, "tokenizer.ggml.bos_token_id") && is_control(v, 1))
         v->bos = 1;
-    if (!tern_catalog_has(catalog, "tokenizer.ggml.eos_token_id") && v->count > 2)
+    if (!tern_catalog_has(catalog, "tokenizer.ggml.eos_token_id") && is_control(v, 2))
         v->eos = 2;
     for (uint32_t id = 0; unknown < 0 && id < v->count; id++)
         if (v->type[id] == TOKEN_UNKNOWN) {

@@ -96,10 +96,9 @@ static bool make_scratch(struct binder *b)
     if (!tern_align(TERN_KERNEL_SCRATCH + program->row_scratch, 4096, &program->scratch_stride) ||
         !tern_mul(program->scratch_stride, program->threads, &bytes))
         bytes = UINT64_MAX;
-    void *map = bytes > SIZE_MAX / 2
-                    ? MAP_FAILED
-                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map = bytes > SIZE_MAX / 2 ? MAP_FAILED
+                                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     b->instruction = NULL;
     if (map == MAP_FAILED)
         return tern_bind_refuse(b, TERN_NO_MEMORY, "no memory for the scratch of %u threads",

@@ -1,4 +1,5 @@
-/* Where operands lie: offsets, strides and sizes from a plan against the segments they point into. */
+/* Where operands lie: offsets, strides and sizes from a plan against the segments they point into.
+ */
 #include "binder.h"
 
 #include "proto/numerics/quantize.h"
@@ -23,9 +24,8 @@ bool tern_bind_place(struct binder *b, const char *name, const struct tern_opera
         return tern_bind_refuse(b, TERN_FAILED, "%s lies in segment %u, not in the activations",
                                 name, operand->segment);
     if (operand->offset % ROW_ALIGNMENT != 0 || operand->stride % ROW_ALIGNMENT != 0)
-        return tern_bind_refuse(b, TERN_FAILED,
-                                "%s: offset %llu or stride %u is no multiple of %d", name,
-                                (unsigned long long)operand->offset, operand->stride,
+        return tern_bind_refuse(b, TERN_FAILED, "%s: offset %llu or stride %u is no multiple of %d",
+                                name, (unsigned long long)operand->offset, operand->stride,
                                 ROW_ALIGNMENT);
     if (operand->stride < row_bytes)
         return tern_bind_refuse(b, TERN_FAILED, "%s: stride %u is less than a row of %llu bytes",
@@ -34,9 +34,8 @@ bool tern_bind_place(struct binder *b, const char *name, const struct tern_opera
         return tern_bind_refuse(b, TERN_FAILED,
                                 "%s: %llu rows at offset %llu, stride %u, exceed the segment's "
                                 "%llu bytes",
-                                name, (unsigned long long)rows,
-                                (unsigned long long)operand->offset, operand->stride,
-                                (unsigned long long)segment->size);
+                                name, (unsigned long long)rows, (unsigned long long)operand->offset,
+                                operand->stride, (unsigned long long)segment->size);
     return true;
 }
 
@@ -197,8 +196,7 @@ bool tern_bind_cache(struct binder *b)
         kv->head_size > MAX_HEAD_SIZE)
         return tern_bind_refuse(b, TERN_FAILED, "the cache has %u heads of %u values (%d to %d)",
                                 kv->kv_heads, kv->head_size, MIN_HEAD_SIZE, MAX_HEAD_SIZE);
-    if (kv->page_layer_bytes !=
-        2ull * kv->kv_heads * TERN_PAGE_POSITIONS * kv->head_size * element)
+    if (kv->page_layer_bytes != 2ull * kv->kv_heads * TERN_PAGE_POSITIONS * kv->head_size * element)
         return tern_bind_refuse(b, TERN_FAILED, "%llu bytes are no layer of a page",
                                 (unsigned long long)kv->page_layer_bytes);
     if (!tern_mul(kv->layers, kv->page_layer_bytes, &layers) || kv->page_bytes < layers ||

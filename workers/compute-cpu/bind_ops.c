@@ -69,8 +69,8 @@ static bool take_cache(struct binder *b)
     const struct tern_instruction *in = b->instruction;
     const struct tern_kv_layout *kv = &b->program->header.kv;
     if (in->kv_layer >= kv->layers)
-        return tern_bind_refuse(b, TERN_FAILED, "kv_layer %u of a cache of %u layers",
-                                in->kv_layer, kv->layers);
+        return tern_bind_refuse(b, TERN_FAILED, "kv_layer %u of a cache of %u layers", in->kv_layer,
+                                kv->layers);
     if (in->kv_heads != kv->kv_heads || in->head_size != kv->head_size)
         return tern_bind_refuse(b, TERN_FAILED, "%u key heads of %u values, the cache has %u of %u",
                                 in->kv_heads, in->head_size, kv->kv_heads, kv->head_size);
@@ -306,9 +306,9 @@ static bool take_head_gains(struct binder *b)
     static const char *const names[2] = {"weight[0]", "weight[1]"};
     for (uint32_t i = 0; i < 2; i++) {
         const struct tern_weight *gain = &b->instruction->weight[i];
-        if (gain->rows != 0 && (!take_epsilon(b) || !tern_bind_vector(b, names[i], gain,
-                                                                      b->call->head_size,
-                                                                      &b->call->gain[i])))
+        if (gain->rows != 0 &&
+            (!take_epsilon(b) ||
+             !tern_bind_vector(b, names[i], gain, b->call->head_size, &b->call->gain[i])))
             return false;
     }
     return true;

@@ -217,8 +217,7 @@ static enum tern_worker_exit take_and_run(struct tern_executor *e, const struct 
 {
     struct tern_error error;
     enum tern_status status;
-    const uint32_t epoch =
-        atomic_load_explicit(&e->setup.coordinator->epoch, memory_order_acquire);
+    const uint32_t epoch = atomic_load_explicit(&e->setup.coordinator->epoch, memory_order_acquire);
     if (step->epoch != epoch) {
         e->last = step->number;
         return TERN_WORKER_ENDED;

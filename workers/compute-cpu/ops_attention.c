@@ -4,7 +4,8 @@
  */
 #include "program.h"
 
-/* Query heads of one unit: enough to share the loads of keys and values, few enough for registers. */
+/* Query heads of one unit: enough to share the loads of keys and values, few enough for registers.
+ */
 enum { MAX_UNIT_HEADS = 8 };
 
 struct head_job {

@@ -49,7 +49,7 @@ void tern_run_rows(const struct tern_call *call, struct tern_run *run)
     tern_pool_run(run->pool, split ? run->threads : 1, take_rows, &job);
 }
 
-static enum tern_fault_kind finite(bool ok)
+static enum tern_fault_kind fault_unless(bool ok)
 {
     return ok ? TERN_FAULT_NONE : TERN_FAULT_NOT_FINITE;
 }
@@ -59,8 +59,8 @@ enum tern_fault_kind tern_row_embed(const struct tern_call *call, struct tern_ru
 {
     (void)scratch;
     const uint8_t *weights = call->table + run->row[row].token * call->table_row_bytes;
-    return finite(call->kernels->widen(call->table_type, weights, call->columns, call->factor,
-                                       tern_row_at(&call->out[0], row)));
+    return fault_unless(call->kernels->widen(call->table_type, weights, call->columns, call->factor,
+                                             tern_row_at(&call->out[0], row)));
 }
 
 enum tern_fault_kind tern_row_norm(const struct tern_call *call, struct tern_run *run, uint32_t row,
@@ -75,7 +75,7 @@ enum tern_fault_kind tern_row_norm(const struct tern_call *call, struct tern_run
         const size_t at = (size_t)group * call->columns;
         ok &= call->kernels->norm(x + at, call->gain[0], call->columns, call->epsilon, out + at);
     }
-    return finite(ok);
+    return fault_unless(ok);
 }
 
 enum tern_fault_kind tern_row_quantize(const struct tern_call *call, struct tern_run *run,
@@ -93,8 +93,9 @@ enum tern_fault_kind tern_row_add(const struct tern_call *call, struct tern_run 
 {
     (void)run;
     (void)scratch;
-    return finite(call->kernels->add(tern_row_at(&call->in[0], row), tern_row_at(&call->in[1], row),
-                                     call->columns, tern_row_at(&call->out[0], row)));
+    return fault_unless(call->kernels->add(tern_row_at(&call->in[0], row),
+                                           tern_row_at(&call->in[1], row), call->columns,
+                                           tern_row_at(&call->out[0], row)));
 }
 
 enum tern_fault_kind tern_row_bias(const struct tern_call *call, struct tern_run *run, uint32_t row,
@@ -102,8 +103,8 @@ enum tern_fault_kind tern_row_bias(const struct tern_call *call, struct tern_run
 {
     (void)run;
     (void)scratch;
-    return finite(call->kernels->add(tern_row_at(&call->in[0], row), call->gain[0], call->columns,
-                                     tern_row_at(&call->out[0], row)));
+    return fault_unless(call->kernels->add(tern_row_at(&call->in[0], row), call->gain[0],
+                                           call->columns, tern_row_at(&call->out[0], row)));
 }
 
 enum tern_fault_kind tern_row_glu(const struct tern_call *call, struct tern_run *run, uint32_t row,
@@ -111,9 +112,9 @@ enum tern_fault_kind tern_row_glu(const struct tern_call *call, struct tern_run 
 {
     (void)run;
     (void)scratch;
-    return finite(call->kernels->glu(call->activation, tern_row_at(&call->in[0], row),
-                                     tern_row_at(&call->in[1], row), call->columns,
-                                     tern_row_at(&call->out[0], row)));
+    return fault_unless(call->kernels->glu(call->activation, tern_row_at(&call->in[0], row),
+                                           tern_row_at(&call->in[1], row), call->columns,
+                                           tern_row_at(&call->out[0], row)));
 }
 
 /* A failed row's output fails with it, under the row's own code. */
@@ -136,8 +137,7 @@ enum tern_fault_kind tern_row_argmax(const struct tern_call *call, struct tern_r
 {
     (void)scratch;
     if (run->row[run->output_row[row]].flags & TERN_ROW_ARGMAX)
-        run->argmax[row] =
-            call->kernels->argmax(tern_row_at(&call->in[0], row), call->columns);
+        run->argmax[row] = call->kernels->argmax(tern_row_at(&call->in[0], row), call->columns);
     return TERN_FAULT_NONE;
 }
 
@@ -148,8 +148,8 @@ enum tern_fault_kind tern_row_add_norm(const struct tern_call *call, struct tern
     const enum tern_fault_kind kind = tern_row_add(call, run, row, scratch);
     if (kind != TERN_FAULT_NONE)
         return kind;
-    return finite(call->kernels->norm(sum, call->gain[0], call->columns, call->epsilon,
-                                      tern_row_at(&call->out[1], row)));
+    return fault_unless(call->kernels->norm(sum, call->gain[0], call->columns, call->epsilon,
+                                            tern_row_at(&call->out[1], row)));
 }
 
 enum tern_fault_kind tern_row_add_norm_quantize(const struct tern_call *call, struct tern_run *run,

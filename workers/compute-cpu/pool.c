@@ -62,7 +62,8 @@ uint32_t tern_pool_usable_cores(const struct tern_pool *pool)
 /* ---- the pool's threads ---- */
 
 /* Until the ticket differs from `seen`: spins, then sleeps. The order "say asleep, look again" here
- * and "write the ticket, look who sleeps" in thread 0, both sequentially consistent, loses nobody. */
+ * and "write the ticket, look who sleeps" in thread 0, both sequentially consistent, loses nobody.
+ */
 static uint64_t next_ticket(struct tern_pool *pool, struct slot *slot, uint64_t seen)
 {
     const uint32_t threads = seen & THREADS_MASK;

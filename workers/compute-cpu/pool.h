@@ -22,8 +22,7 @@ void tern_pool_free(struct tern_pool *pool);
 
 /* Makes sure that dispatches of `threads` (1 .. TERN_MAX_THREADS) can be run; may be called while
  * one of fewer threads is running. TERN_NO_MEMORY if a thread cannot be started. */
-enum tern_status tern_pool_grow(struct tern_pool *pool, uint32_t threads,
-                                struct tern_error *error);
+enum tern_status tern_pool_grow(struct tern_pool *pool, uint32_t threads, struct tern_error *error);
 
 /* Runs work(context, i) for all i < threads and returns when all have returned. Only ever called
  * from one thread at a time; what it wrote before is visible to the work, and the other way round.

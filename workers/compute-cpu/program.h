@@ -6,9 +6,9 @@
 #ifndef TERN_CPU_PROGRAM_H
 #define TERN_CPU_PROGRAM_H
 
-#include "kernels/kernels.h"
 #include "pool.h"
 #include "proto/board.h"
+#include "workers/compute-cpu/kernels/kernels.h"
 
 struct tern_call;
 struct tern_run;
@@ -99,8 +99,8 @@ struct tern_run {
     uint32_t end_tokens, end_token[TERN_MAX_END_TOKENS];
     uint32_t rows, outputs;
     struct tern_row row[TERN_MAX_ROWS];
-    uint32_t output_row[TERN_MAX_ROWS]; /* row of each output */
-    uint32_t argmax[TERN_MAX_ROWS];     /* by output */
+    uint32_t output_row[TERN_MAX_ROWS];           /* row of each output */
+    uint32_t argmax[TERN_MAX_ROWS];               /* by output */
     _Atomic uint32_t fault[TERN_MAX_ROWS];        /* by row, see tern_fault */
     _Atomic uint32_t output_fault[TERN_MAX_ROWS]; /* by output */
     alignas(64) _Atomic uint32_t next; /* next unit of the dispatch that nobody took yet */

@@ -69,8 +69,8 @@ static enum tern_status check_grant(const struct tern_run *run, uint32_t grant,
         return TERN_OK;
     if (grant > TERN_GRANT_RING || run->end_tokens > TERN_MAX_END_TOKENS)
         return refuse(run, "grants more steps or end tokens than there may be", grant, error);
-    if (run->outputs != 1 || !(last->flags & TERN_ROW_LOGITS) ||
-        !(last->flags & TERN_ROW_ARGMAX) || run->row[0].sequence != last->sequence)
+    if (run->outputs != 1 || !(last->flags & TERN_ROW_LOGITS) || !(last->flags & TERN_ROW_ARGMAX) ||
+        run->row[0].sequence != last->sequence)
         return refuse(run, "grants steps that no single greedy row could begin", grant, error);
     if (grant >= run->program->header.context - last->position)
         return refuse(run, "grants steps past the context", grant, error);

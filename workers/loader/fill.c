@@ -33,7 +33,7 @@ struct tern_fill {
 
     _Atomic size_t next;
     _Atomic uint64_t done; /* bytes in place */
-    _Atomic bool stop;
+    _Atomic unsigned stop;
 
     /* Under the lock: the first failure in the file's order. */
     size_t failed_piece;
@@ -122,7 +122,7 @@ static void note_failure(struct tern_fill *fill, size_t index, const struct tern
         fill->error = *error;
     }
     pthread_mutex_unlock(&fill->lock);
-    atomic_store(&fill->stop, true);
+    atomic_store(&fill->stop, 1);
 }
 
 static void look_ahead(const struct tern_fill *fill, size_t index)
@@ -244,6 +244,14 @@ static struct timespec in_ms(long ms)
     return at;
 }
 
+/* False: nobody listens any more; the threads stop. */
+static bool report(struct tern_fill *fill, uint64_t all)
+{
+    const bool listened = fill->job->progress(fill->job->context, atomic_load(&fill->done), all);
+    atomic_fetch_or(&fill->stop, listened ? 0 : 1);
+    return listened;
+}
+
 /* Wakes the threads and reports until all have finished. False: nobody listens any more. */
 static bool run_threads(struct tern_fill *fill, uint64_t all)
 {
@@ -257,10 +265,7 @@ static bool run_threads(struct tern_fill *fill, uint64_t all)
         if (pthread_cond_timedwait(&fill->finished, &fill->lock, &until) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&fill->lock);
-        listened =
-            listened && fill->job->progress(fill->job->context, atomic_load(&fill->done), all);
-        if (!listened)
-            atomic_store(&fill->stop, true);
+        listened = listened && report(fill, all);
         pthread_mutex_lock(&fill->lock);
     }
     pthread_mutex_unlock(&fill->lock);

@@ -33,7 +33,7 @@ static const int allowed[] = {
     SCMP_SYS(sched_yield),  SCMP_SYS(clock_gettime),   SCMP_SYS(getrandom),
     SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),  SCMP_SYS(restart_syscall),
     SCMP_SYS(rseq),         SCMP_SYS(set_robust_list), SCMP_SYS(exit),
-    SCMP_SYS(exit_group),
+    SCMP_SYS(exit_group),   SCMP_SYS(sysinfo), /* qsort asks how much memory there is */
 };
 
 /* What the runtimes of AddressSanitizer and ThreadSanitizer need to check, report and end. */

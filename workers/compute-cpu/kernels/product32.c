@@ -6,8 +6,8 @@
  * and memory ahead is asked for. Many tokens: PANEL_ROWS rows are unpacked into a panel with one
  * row in each lane, and every token's activations are broadcast against it.
  */
+#include "workers/compute-cpu/kernels/operations.h"
 #include "workers/compute-cpu/kernels/product.h"
-#include "workers/compute-cpu/kernels/products.h"
 
 enum { BLOCK = 32, DWORDS = BLOCK / 4 };
 

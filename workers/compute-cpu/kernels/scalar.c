@@ -32,8 +32,8 @@ static void multiply(uint32_t type, const struct tern_matmul *m, uint32_t begin,
 }
 
 #define SCALAR_PRODUCT(type)                                                                       \
-    void tern_scalar_multiply_##type(const struct tern_matmul *m, uint32_t begin, uint32_t end,    \
-                                     uint8_t *scratch)                                             \
+    static void multiply_##type(const struct tern_matmul *m, uint32_t begin, uint32_t end,         \
+                                uint8_t *scratch)                                                  \
     {                                                                                              \
         (void)scratch;                                                                             \
         multiply(TERN_##type, m, begin, end);                                                      \
@@ -53,17 +53,17 @@ SCALAR_PRODUCT(Q6_K)
 const struct tern_kernels tern_kernels_scalar = {
     .tier = TERN_SCALAR,
     .name = "scalar",
-    .matmul = {[TERN_F32] = tern_scalar_multiply_F32,
-               [TERN_F16] = tern_scalar_multiply_F16,
-               [TERN_BF16] = tern_scalar_multiply_BF16,
-               [TERN_Q8_0] = tern_scalar_multiply_Q8_0,
-               [TERN_Q4_0] = tern_scalar_multiply_Q4_0,
-               [TERN_Q4_1] = tern_scalar_multiply_Q4_1,
-               [TERN_Q5_0] = tern_scalar_multiply_Q5_0,
-               [TERN_Q5_1] = tern_scalar_multiply_Q5_1,
-               [TERN_Q4_K] = tern_scalar_multiply_Q4_K,
-               [TERN_Q5_K] = tern_scalar_multiply_Q5_K,
-               [TERN_Q6_K] = tern_scalar_multiply_Q6_K},
+    .matmul = {[TERN_F32] = multiply_F32,
+               [TERN_F16] = multiply_F16,
+               [TERN_BF16] = multiply_BF16,
+               [TERN_Q8_0] = multiply_Q8_0,
+               [TERN_Q4_0] = multiply_Q4_0,
+               [TERN_Q4_1] = multiply_Q4_1,
+               [TERN_Q5_0] = multiply_Q5_0,
+               [TERN_Q5_1] = multiply_Q5_1,
+               [TERN_Q4_K] = multiply_Q4_K,
+               [TERN_Q5_K] = multiply_Q5_K,
+               [TERN_Q6_K] = multiply_Q6_K},
     .row_chunk = 16,
     .quantize = tern_quantize_row,
     .widen = tern_widen_row,

@@ -221,4 +221,61 @@ INLINE void vi_transpose4(vi x[4])
     x[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+/* ---- Groups of 16 ---- */
+
+enum { PER16 = 16 / LANES }; /* registers that hold 16 lanes */
+
+/* 16 integers in [-128, 127] as bytes. */
+INLINE void vi_store_bytes16(int8_t *p, const vi x[PER16])
+{
+    const vi words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x[0], x[1]), 0xd8);
+    const __m128i low = _mm256_castsi256_si128(words);
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm_packs_epi16(low, _mm256_extracti128_si256(words, 1)));
+}
+INLINE int32_t vi_sum16(const vi x[PER16])
+{
+    const vi pair = vi_add(x[0], x[1]);
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(pair), _mm256_extracti128_si256(pair, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
+}
+INLINE uint32_t vi_largest_unsigned(vi x)
+{
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1)));
+}
+/* LANES bytes, sign-extended. */
+INLINE vi vi_load_signed_bytes(const void *p)
+{
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+/* LANES halves, rounded to nearest even. */
+INLINE void vf_store_half(void *p, vf x)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+/* Even and odd lanes of two registers, in order. */
+INLINE void vf_split_pairs(vf a, vf b, vf *even, vf *odd)
+{
+    const __m256d e = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+    const __m256d o = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+    *even = _mm256_castpd_ps(_mm256_permute4x64_pd(e, 0xd8));
+    *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(o, 0xd8));
+}
+/* Each pair's first, its second, or the two exchanged. */
+INLINE vf vf_pair_first(vf x)
+{
+    return _mm256_moveldup_ps(x);
+}
+INLINE vf vf_pair_second(vf x)
+{
+    return _mm256_movehdup_ps(x);
+}
+INLINE vf vf_pair_exchange(vf x)
+{
+    return _mm256_permute_ps(x, 0xb1);
+}
+
 #endif

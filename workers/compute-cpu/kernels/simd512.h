@@ -229,4 +229,52 @@ INLINE void vi_transpose_quarters(vi x[4])
     x[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
 }
 
+/* ---- Groups of 16 ---- */
+
+enum { PER16 = 16 / LANES }; /* registers that hold 16 lanes */
+
+/* 16 integers in [-128, 127] as bytes. */
+INLINE void vi_store_bytes16(int8_t *p, const vi x[PER16])
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(x[0]));
+}
+INLINE int32_t vi_sum16(const vi x[PER16])
+{
+    return _mm512_reduce_add_epi32(x[0]);
+}
+INLINE uint32_t vi_largest_unsigned(vi x)
+{
+    return _mm512_reduce_max_epu32(x);
+}
+/* LANES bytes, sign-extended. */
+INLINE vi vi_load_signed_bytes(const void *p)
+{
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+/* LANES halves, rounded to nearest even. */
+INLINE void vf_store_half(void *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+/* Even and odd lanes of two registers, in order. */
+INLINE void vf_split_pairs(vf a, vf b, vf *even, vf *odd)
+{
+    const vi index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *even = _mm512_permutex2var_ps(a, index, b);
+    *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(index, _mm512_set1_epi32(1)), b);
+}
+/* Each pair's first, its second, or the two exchanged. */
+INLINE vf vf_pair_first(vf x)
+{
+    return _mm512_moveldup_ps(x);
+}
+INLINE vf vf_pair_second(vf x)
+{
+    return _mm512_movehdup_ps(x);
+}
+INLINE vf vf_pair_exchange(vf x)
+{
+    return _mm512_permute_ps(x, 0xb1);
+}
+
 #endif

@@ -14,12 +14,21 @@ static const char *const names[TERN_TIERS] = {
 
 #if defined(__x86_64__)
 
+#include <cpuid.h>
+
+/* Not among the names that every compiler's __builtin_cpu_supports knows. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 /* The compiler's support code reads XCR0 too: a feature whose registers the operating system does
  * not save counts as absent. Each tier asks for all that its files are compiled with. */
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2") && has_f16c();
 }
 
 static bool has_avx512(void)

@@ -1,0 +1,155 @@
+/*
+ * ternd: the coordinator's process. Only glue: takes the runtime folder's lock, makes loop,
+ * supervisor, scheduler and service, and runs until a client says stop or a signal comes.
+ *
+ * Programs it starts are its neighbours (tern-loader, tern-cpu). Its log is stderr.
+ */
+#include "coordinator/loop.h"
+#include "coordinator/schedule/schedule.h"
+#include "coordinator/service/service.h"
+#include "coordinator/supervise.h"
+#include "proto/runtime.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+enum { FILES = 65536 }; /* descriptors: libzmq aborts when they run out */
+
+struct daemon {
+    int lock, signals;
+    struct tern_loop *loop;
+    void *zmq;
+    struct tern_scheduler *scheduler;
+    struct tern_supervisor *supervisor;
+    struct tern_service *service;
+};
+
+static void raise_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    const rlim_t wanted = limit.rlim_max < FILES ? limit.rlim_max : FILES;
+    if (limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = wanted;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        tern_log("warning", "cannot raise the limit of open files: %s", strerror(errno));
+}
+
+/* Signals that end the daemon come through a descriptor; must run before any thread exists, so that
+ * all threads have them blocked. */
+static int take_signals(void)
+{
+    sigset_t ends;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    return signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void on_signal(void *context)
+{
+    struct daemon *daemon = context;
+    struct signalfd_siginfo info;
+    if (read(daemon->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    tern_log("info", "ending: signal %u", info.ssi_signo);
+    tern_loop_stop(daemon->loop);
+}
+
+/* The folder of this program. */
+static enum tern_status find_libexec(char *folder, size_t room, struct tern_error *error)
+{
+    const ssize_t length = readlink("/proc/self/exe", folder, room - 1);
+    if (length <= 0)
+        return tern_fail(error, TERN_FAILED, "cannot read /proc/self/exe: %s", strerror(errno));
+    folder[length] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    return TERN_OK;
+}
+
+static enum tern_status start(struct daemon *daemon, struct tern_error *error)
+{
+    struct tern_runtime runtime;
+    char libexec[PATH_MAX];
+    enum tern_status status = tern_runtime_open(&runtime, error);
+    if (status != TERN_OK)
+        return status;
+    daemon->lock = tern_runtime_lock(&runtime, error);
+    if (daemon->lock < 0)
+        return error->status;
+    status = find_libexec(libexec, sizeof libexec, error);
+    if (status != TERN_OK)
+        return status;
+    daemon->zmq = zmq_ctx_new();
+    daemon->loop = tern_loop_new();
+    daemon->scheduler = daemon->loop != NULL ? tern_scheduler_new(daemon->loop) : NULL;
+    if (daemon->zmq == NULL || daemon->scheduler == NULL)
+        return tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    const struct tern_supervisor_events events = tern_scheduler_events(daemon->scheduler);
+    status = tern_supervisor_new(daemon->loop, daemon->zmq, runtime.workers, libexec, &events,
+                                 &daemon->supervisor, error);
+    if (status != TERN_OK)
+        return status;
+    tern_scheduler_attach(daemon->scheduler, daemon->supervisor);
+    status = tern_service_new(daemon->loop, daemon->zmq, runtime.clients, daemon->supervisor,
+                              daemon->scheduler, &daemon->service, error);
+    if (status == TERN_OK &&
+        tern_loop_watch_fd(daemon->loop, daemon->signals, on_signal, daemon) == 0)
+        status = tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    if (status == TERN_OK)
+        tern_log("info", "version %s serves at %s", TERN_VERSION, runtime.clients);
+    return status;
+}
+
+static void finish(struct daemon *daemon)
+{
+    tern_service_free(daemon->service);
+    if (daemon->supervisor != NULL)
+        tern_supervisor_free(daemon->supervisor);
+    tern_scheduler_free(daemon->scheduler);
+    if (daemon->loop != NULL)
+        tern_loop_free(daemon->loop);
+    if (daemon->zmq != NULL)
+        zmq_ctx_term(daemon->zmq);
+    if (daemon->lock >= 0)
+        close(daemon->lock);
+    close(daemon->signals);
+}
+
+int main(int argc, char **argv)
+{
+    struct daemon daemon = {.lock = -1};
+    struct tern_error error;
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("ternd %s\n", TERN_VERSION);
+        return TERN_OK;
+    }
+    if (argc > 1) {
+        fprintf(stderr, "usage: ternd [--version]\nThe service of Tern; `tern serve` starts it.\n");
+        return TERN_USAGE;
+    }
+    tern_log_name("ternd");
+    daemon.signals = take_signals();
+    raise_files();
+    const enum tern_status status = start(&daemon, &error);
+    if (status == TERN_OK)
+        tern_loop_run(daemon.loop);
+    else
+        tern_log("error", "%s", error.message);
+    finish(&daemon);
+    return status;
+}

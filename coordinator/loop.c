@@ -1,0 +1,236 @@
+/*
+ * The event loop over zmq_poll. Few watches and fewer timers exist at one time (a process or a
+ * client socket each), so both live in plain arrays: what matters is that an idle service sleeps in
+ * one poll without a timeout.
+ *
+ * Ids only grow. A round of callbacks works on ids taken before the first of them ran and looks
+ * each one up again, so that a callback may add and remove whatever it likes.
+ */
+#include "coordinator/loop.h"
+
+#include "proto/wait.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+struct watch {
+    int id;
+    int fd;       /* if socket is NULL */
+    void *socket; /* ZeroMQ */
+    tern_callback callback;
+    void *context;
+};
+
+struct timer {
+    int id;
+    uint64_t at_ns;
+    tern_callback callback;
+    void *context;
+};
+
+struct tern_loop {
+    struct watch *watches;
+    size_t watch_count, watch_room;
+    struct timer *timers;
+    size_t timer_count, timer_room;
+    zmq_pollitem_t *items; /* what is polled; rebuilt from `watches` before every poll */
+    int *item_ids;         /* the watch of each item */
+    size_t item_room;
+    int last_id; /* counts up from 1; 2^31 ids outlast any service */
+    bool stopped;
+};
+
+struct tern_loop *tern_loop_new(void)
+{
+    return calloc(1, sizeof(struct tern_loop));
+}
+
+void tern_loop_free(struct tern_loop *loop)
+{
+    if (loop == NULL)
+        return;
+    free(loop->watches);
+    free(loop->timers);
+    free(loop->items);
+    free(loop->item_ids);
+    free(loop);
+}
+
+/* Makes room for one more entry of `size` bytes. */
+static bool reserve(void *array, size_t count, size_t *room, size_t size)
+{
+    if (count < *room)
+        return true;
+    const size_t grown = *room == 0 ? 8 : *room * 2;
+    void *old;
+    memcpy(&old, array, sizeof old);
+    void *fresh = reallocarray(old, grown, size);
+    if (fresh == NULL)
+        return false;
+    memcpy(array, &fresh, sizeof fresh);
+    *room = grown;
+    return true;
+}
+
+static int next_id(struct tern_loop *loop)
+{
+    loop->last_id = loop->last_id == INT_MAX ? 1 : loop->last_id + 1;
+    return loop->last_id;
+}
+
+static int add_watch(struct tern_loop *loop, struct watch watch)
+{
+    if (!reserve(&loop->watches, loop->watch_count, &loop->watch_room, sizeof watch))
+        return 0;
+    watch.id = next_id(loop);
+    loop->watches[loop->watch_count++] = watch;
+    return watch.id;
+}
+
+int tern_loop_watch_fd(struct tern_loop *loop, int fd, tern_callback callback, void *context)
+{
+    return add_watch(loop, (struct watch){.fd = fd, .callback = callback, .context = context});
+}
+
+int tern_loop_watch_socket(struct tern_loop *loop, void *socket, tern_callback callback,
+                           void *context)
+{
+    return add_watch(loop,
+                     (struct watch){.socket = socket, .callback = callback, .context = context});
+}
+
+static struct watch *find_watch(struct tern_loop *loop, int id)
+{
+    for (size_t i = 0; i < loop->watch_count; i++)
+        if (loop->watches[i].id == id)
+            return &loop->watches[i];
+    return NULL;
+}
+
+void tern_loop_unwatch(struct tern_loop *loop, int watch)
+{
+    struct watch *found = find_watch(loop, watch);
+    if (found != NULL)
+        *found = loop->watches[--loop->watch_count];
+}
+
+int tern_loop_timer(struct tern_loop *loop, uint64_t at_ns, tern_callback callback, void *context)
+{
+    if (!reserve(&loop->timers, loop->timer_count, &loop->timer_room, sizeof(struct timer)))
+        return 0;
+    const int id = next_id(loop);
+    loop->timers[loop->timer_count++] =
+        (struct timer){.id = id, .at_ns = at_ns, .callback = callback, .context = context};
+    return id;
+}
+
+void tern_loop_cancel(struct tern_loop *loop, int timer)
+{
+    for (size_t i = 0; i < loop->timer_count; i++) {
+        if (loop->timers[i].id == timer) {
+            loop->timers[i] = loop->timers[--loop->timer_count];
+            return;
+        }
+    }
+}
+
+/* Milliseconds until the next timer, rounded up; -1 without one. */
+static long poll_timeout(const struct tern_loop *loop)
+{
+    if (loop->timer_count == 0)
+        return -1;
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < loop->timer_count; i++)
+        if (loop->timers[i].at_ns < first)
+            first = loop->timers[i].at_ns;
+    const uint64_t now = tern_now_ns();
+    if (first <= now)
+        return 0;
+    const uint64_t ms = (first - now + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (long)ms;
+}
+
+/* The earliest timer that is due and was there before `newest` was handed out. */
+static struct timer *due_timer(struct tern_loop *loop, uint64_t now, int newest)
+{
+    struct timer *due = NULL;
+    for (size_t i = 0; i < loop->timer_count; i++) {
+        struct timer *t = &loop->timers[i];
+        if (t->at_ns <= now && t->id <= newest && (due == NULL || t->at_ns < due->at_ns))
+            due = t;
+    }
+    return due;
+}
+
+/* A timer set by a callback waits for the next round, so that one that sets itself again for "now"
+ * cannot starve the descriptors. */
+static void run_timers(struct tern_loop *loop)
+{
+    if (loop->timer_count == 0)
+        return;
+    const uint64_t now = tern_now_ns();
+    const int newest = loop->last_id;
+    struct timer *due;
+    while (!loop->stopped && (due = due_timer(loop, now, newest)) != NULL) {
+        const struct timer fired = *due;
+        tern_loop_cancel(loop, fired.id);
+        fired.callback(fired.context);
+    }
+}
+
+/* Copies the watches into poll items. False: out of memory. */
+static bool build_items(struct tern_loop *loop)
+{
+    if (loop->item_room < loop->watch_count) {
+        zmq_pollitem_t *items = reallocarray(loop->items, loop->watch_room, sizeof *items);
+        if (items == NULL)
+            return false;
+        loop->items = items;
+        int *ids = reallocarray(loop->item_ids, loop->watch_room, sizeof *ids);
+        if (ids == NULL)
+            return false;
+        loop->item_ids = ids;
+        loop->item_room = loop->watch_room;
+    }
+    for (size_t i = 0; i < loop->watch_count; i++) {
+        const struct watch *w = &loop->watches[i];
+        loop->items[i] = (zmq_pollitem_t){.socket = w->socket, .fd = w->fd, .events = ZMQ_POLLIN};
+        loop->item_ids[i] = w->id;
+    }
+    return true;
+}
+
+static void run_watches(struct tern_loop *loop, size_t count)
+{
+    for (size_t i = 0; i < count && !loop->stopped; i++) {
+        if (loop->items[i].revents == 0)
+            continue;
+        const struct watch *w = find_watch(loop, loop->item_ids[i]);
+        if (w != NULL)
+            w->callback(w->context);
+    }
+}
+
+void tern_loop_run(struct tern_loop *loop)
+{
+    loop->stopped = false;
+    while (!loop->stopped) {
+        if (!build_items(loop))
+            return;
+        const size_t count = loop->watch_count;
+        const int ready = zmq_poll(loop->items, (int)count, poll_timeout(loop));
+        if (ready < 0 && errno != EINTR)
+            return; /* the ZeroMQ context was terminated */
+        if (ready > 0)
+            run_watches(loop, count);
+        run_timers(loop);
+    }
+}
+
+void tern_loop_stop(struct tern_loop *loop)
+{
+    loop->stopped = true;
+}

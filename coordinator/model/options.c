@@ -1,0 +1,130 @@
+/* Options of a model: read from a message, completed, compared, named. */
+#include "coordinator/model/options.h"
+#include "coordinator/memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { DEFAULT_BATCH = 512 };
+
+static const char *const tier_names[TERN_TIERS] = {
+    [TERN_SCALAR] = "scalar",
+    [TERN_AVX2] = "avx2",
+    [TERN_AVX512] = "avx512",
+    [TERN_AVX512VNNI] = "avx512vnni",
+};
+
+/* The best tier that processor and operating system can run; the worker checks again. */
+static enum tern_tier best_tier(void)
+{
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
+        return TERN_SCALAR;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+        return TERN_AVX2;
+    return __builtin_cpu_supports("avx512vnni") ? TERN_AVX512VNNI : TERN_AVX512;
+#else
+    return TERN_SCALAR;
+#endif
+}
+
+static bool is(const char *text, size_t length, const char *name)
+{
+    return text != NULL && length == strlen(name) && memcmp(text, name, length) == 0;
+}
+
+static enum tern_status read_tier(const struct tern_message *message, int *tier,
+                                  struct tern_error *error)
+{
+    size_t length;
+    const char *text = tern_message_text(message, TERN_F_TIER, &length);
+    const enum tern_tier best = best_tier();
+    *tier = (int)best;
+    if (text == NULL)
+        return TERN_OK;
+    for (int i = 0; i < TERN_TIERS; i++) {
+        if (!is(text, length, tier_names[i]))
+            continue;
+        *tier = i;
+        if (i > (int)best)
+            return tern_fail(error, TERN_USAGE, "this processor cannot run tier %s; its best is %s",
+                             tier_names[i], tier_names[best]);
+        return TERN_OK;
+    }
+    return tern_fail(error, TERN_USAGE,
+                     "unknown tier '%.*s'; there are scalar, avx2, avx512, avx512vnni", (int)length,
+                     text);
+}
+
+static enum tern_status read_names(const struct tern_message *message, struct tern_options *options,
+                                   struct tern_error *error)
+{
+    size_t length;
+    const char *text = tern_message_text(message, TERN_F_PRECISION, &length);
+    options->precision = TERN_FAST;
+    if (is(text, length, "high"))
+        options->precision = TERN_HIGH;
+    else if (text != NULL && !is(text, length, "fast"))
+        return tern_fail(error, TERN_USAGE, "unknown precision '%.*s'; there are fast and high",
+                         (int)length, text);
+    text = tern_message_text(message, TERN_F_KV, &length);
+    options->kv = TERN_KV_F16;
+    if (is(text, length, "f32"))
+        options->kv = TERN_KV_F32;
+    else if (text != NULL && !is(text, length, "f16"))
+        return tern_fail(error, TERN_USAGE, "unknown KV type '%.*s'; there are f16 and f32",
+                         (int)length, text);
+    return TERN_OK;
+}
+
+enum tern_status tern_options_read(const struct tern_message *message, struct tern_options *options,
+                                   struct tern_error *error)
+{
+    *options = (struct tern_options){
+        .threads = (uint32_t)tern_message_u64(message, TERN_F_THREADS, 0),
+        .batch = (uint32_t)tern_message_u64(message, TERN_F_BATCH, 0),
+        .context = tern_message_u64(message, TERN_F_CTX, 0),
+        .unfused = tern_message_bool(message, TERN_F_UNFUSED),
+    };
+    if (options->threads == 0)
+        options->threads = tern_usable_cores("");
+    if (options->batch == 0)
+        options->batch = DEFAULT_BATCH;
+    if (options->context > TERN_MAX_CONTEXT)
+        return tern_fail(error, TERN_USAGE, "context %" PRIu64 " is over the limit of %d positions",
+                         options->context, TERN_MAX_CONTEXT);
+    const enum tern_status status = read_tier(message, &options->tier, error);
+    return status == TERN_OK ? read_names(message, options, error) : status;
+}
+
+static bool match_context(uint64_t loaded, uint64_t context, uint64_t trained, uint64_t asked)
+{
+    if (loaded == asked)
+        return true;
+    return context != 0 && context == (asked != 0 ? asked : trained);
+}
+
+bool tern_options_match(const struct tern_options *loaded, uint64_t context, uint64_t trained,
+                        const struct tern_options *asked)
+{
+    return loaded->threads == asked->threads && loaded->tier == asked->tier &&
+           loaded->batch == asked->batch && loaded->precision == asked->precision &&
+           loaded->kv == asked->kv && loaded->unfused == asked->unfused &&
+           match_context(loaded->context, context, trained, asked->context);
+}
+
+const char *tern_options_tier(const struct tern_options *options)
+{
+    return options->tier >= 0 && options->tier < TERN_TIERS ? tier_names[options->tier] : "?";
+}
+
+const char *tern_options_precision(const struct tern_options *options)
+{
+    return options->precision == TERN_HIGH ? "high" : "fast";
+}
+
+const char *tern_options_kv(const struct tern_options *options)
+{
+    return options->kv == TERN_KV_F32 ? "f32" : "f16";
+}

@@ -1,0 +1,152 @@
+/* Choosing the size of a model. */
+#include "coordinator/model/size.h"
+#include "coordinator/memory.h"
+#include "coordinator/schedule/pages.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    MIB = 1 << 20,
+    SLACK = 48 * MIB,    /* stacks, plan, tokenizer, buffers of sockets, what the allocator keeps */
+    LEAST_CONTEXT = 256, /* a default context is never made smaller than this */
+    CONTEXTS = 4,        /* of KV pages, at most */
+};
+
+struct sizes {
+    uint64_t weights, kv, activations, tables, total;
+};
+
+static enum tern_status read_sizes(const struct tern_catalog *catalog,
+                                   const struct tern_options *options, uint32_t context,
+                                   struct sizes *sizes, struct tern_error *error)
+{
+    const enum tern_status status =
+        tern_compile_sizes(catalog, options, context, &sizes->weights, &sizes->kv,
+                           &sizes->activations, &sizes->tables, error);
+    if (status != TERN_OK)
+        return status;
+    sizes->total = SLACK;
+    if (!tern_add(sizes->total, sizes->weights, &sizes->total) ||
+        !tern_add(sizes->total, sizes->kv, &sizes->total) ||
+        !tern_add(sizes->total, sizes->activations, &sizes->total) ||
+        !tern_add(sizes->total, sizes->tables, &sizes->total))
+        return tern_fail(error, TERN_NO_MEMORY, "a context of %u positions is larger than memory",
+                         context);
+    return TERN_OK;
+}
+
+static uint64_t in_mib(uint64_t bytes)
+{
+    return (bytes + MIB - 1) / MIB;
+}
+
+static enum tern_status refuse(const struct sizes *sizes, uint32_t context, uint64_t room,
+                               bool asked, struct tern_error *error)
+{
+    return tern_fail(error, TERN_NO_MEMORY,
+                     "not enough memory: %" PRIu64 " MiB are missing. The model needs %" PRIu64
+                     " MiB (weights %" PRIu64 ", %u positions of cache %" PRIu64
+                     ", buffers %" PRIu64 "), %" PRIu64 " MiB may be used; %s",
+                     in_mib(sizes->total - room), in_mib(sizes->total), in_mib(sizes->weights),
+                     context, in_mib(sizes->kv), in_mib(sizes->total - sizes->weights - sizes->kv),
+                     room / MIB, asked ? "use a smaller --ctx or free memory" : "free memory");
+}
+
+/* The largest multiple of a page's positions that fits; *sizes is for it. */
+static enum tern_status search(const struct tern_catalog *catalog,
+                               const struct tern_options *options, uint64_t room, uint32_t least,
+                               uint32_t *context, struct sizes *sizes, struct tern_error *error)
+{
+    uint32_t fits = least / TERN_PAGE_POSITIONS, not = *context / TERN_PAGE_POSITIONS + 1;
+    enum tern_status status;
+    while (not -fits > 1) {
+        const uint32_t middle = fits + (not -fits) / 2;
+        status = read_sizes(catalog, options, middle * TERN_PAGE_POSITIONS, sizes, error);
+        if (status != TERN_OK)
+            return status;
+        if (sizes->total <= room)
+            fits = middle;
+        else
+            not = middle;
+    }
+    *context = fits * TERN_PAGE_POSITIONS;
+    return read_sizes(catalog, options, *context, sizes, error);
+}
+
+static enum tern_status choose_default(const struct tern_catalog *catalog,
+                                       const struct tern_options *options, uint64_t room,
+                                       uint32_t *context, struct sizes *sizes,
+                                       struct tern_error *error)
+{
+    enum tern_status status = read_sizes(catalog, options, *context, sizes, error);
+    if (status != TERN_OK || sizes->total <= room)
+        return status;
+    const uint32_t least = *context < LEAST_CONTEXT ? *context : LEAST_CONTEXT;
+    status = read_sizes(catalog, options, least, sizes, error);
+    if (status != TERN_OK)
+        return status;
+    if (sizes->total > room)
+        return refuse(sizes, least, room, false, error);
+    return least < *context ? search(catalog, options, room, least, context, sizes, error)
+                            : TERN_OK;
+}
+
+enum tern_status tern_choose_size(const struct tern_catalog *catalog,
+                                  const struct tern_options *options, uint64_t room,
+                                  struct tern_size_choice *choice, struct tern_error *error)
+{
+    struct tern_hyper hyper;
+    struct sizes sizes;
+    enum tern_status status = tern_hyper_read(catalog, &hyper, error);
+    if (status != TERN_OK)
+        return status;
+    const uint32_t trained =
+        hyper.trained_context < TERN_MAX_CONTEXT ? hyper.trained_context : TERN_MAX_CONTEXT;
+    uint32_t context = options->context != 0 ? (uint32_t)options->context : trained;
+    if (options->context != 0) {
+        status = read_sizes(catalog, options, context, &sizes, error);
+        if (status == TERN_OK && sizes.total > room)
+            status = refuse(&sizes, context, room, true, error);
+    } else {
+        status = choose_default(catalog, options, room, &context, &sizes, error);
+    }
+    if (status != TERN_OK)
+        return status;
+    *choice = (struct tern_size_choice){.context = context,
+                                        .trained = hyper.trained_context,
+                                        .pages = tern_pages_for(context),
+                                        .bytes = sizes.total,
+                                        .weights = sizes.weights};
+    return TERN_OK;
+}
+
+enum tern_status tern_choose_pages(const struct tern_catalog *catalog,
+                                   const struct tern_options *options, uint64_t room,
+                                   struct tern_size_choice *choice, struct tern_error *error)
+{
+    struct sizes sizes;
+    const enum tern_status status = read_sizes(catalog, options, choice->context, &sizes, error);
+    if (status != TERN_OK)
+        return status;
+    for (int more = 1; more < CONTEXTS; more++) {
+        if (choice->bytes > room / 2 || sizes.kv > room / 2 - choice->bytes)
+            break;
+        choice->bytes += sizes.kv;
+        choice->pages += tern_pages_for(choice->context);
+    }
+    return TERN_OK;
+}
+
+enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error)
+{
+    struct tern_memory memory;
+    const enum tern_status status = tern_memory_read("", &memory, error);
+    if (status != TERN_OK)
+        return status;
+    const char *reserve = getenv("TERN_RESERVE_MIB");
+    if (reserve != NULL && reserve[0] != '\0')
+        memory.reserve = strtoull(reserve, NULL, 10) * MIB;
+    *room = memory.available > memory.reserve ? memory.available - memory.reserve : 0;
+    return TERN_OK;
+}

@@ -1,0 +1,34 @@
+/*
+ * How large a model may be made: the context that was asked for, or the largest that fits, and how
+ * many contexts of KV pages are worth having. Planned in full before anything is allocated; what
+ * does not fit is refused with the MiB that are missing.
+ */
+#ifndef TERN_MODEL_MEMORY_H
+#define TERN_MODEL_MEMORY_H
+
+#include "coordinator/graph/compile.h"
+
+struct tern_size_choice {
+    uint32_t context; /* positions of one session */
+    uint32_t trained; /* what the file says */
+    uint32_t pages;   /* of the KV pool: at least one context */
+    uint64_t bytes;   /* of everything the model needs */
+    uint64_t weights; /* of these */
+};
+
+/* `room`: bytes that this model may use. TERN_NO_MEMORY naming what is missing; also what
+ * tern_compile_sizes returns. */
+enum tern_status tern_choose_size(const struct tern_catalog *catalog,
+                                  const struct tern_options *options, uint64_t room,
+                                  struct tern_size_choice *choice, struct tern_error *error);
+
+/* Raises choice->pages to as many as four contexts while no more than half of `room` is used. */
+enum tern_status tern_choose_pages(const struct tern_catalog *catalog,
+                                   const struct tern_options *options, uint64_t room,
+                                   struct tern_size_choice *choice, struct tern_error *error);
+
+/* Bytes that may be used now without swapping and without touching the reserve
+ * (TERN_RESERVE_MIB in the environment overrides it). */
+enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error);
+
+#endif

@@ -1,0 +1,290 @@
+/*
+ * Composing steps. Fairness: every runnable session gets a row before any gets two, and the first
+ * place goes round. Pages go to the oldest first: when none is left, the youngest session loses its
+ * pages and is computed again later, so that the oldest always comes to its end.
+ */
+#include "coordinator/schedule/compose.h"
+#include "proto/plan.h"
+
+enum {
+    STEP_NS = 250 * 1000 * 1000, /* how long a step should take at most */
+    FIRST_ROWS = 32,             /* of a lane that was never measured */
+    LEAST_ROWS = 8, /* below this a step's time is that of reading the weights, whatever its rows */
+    GROWTH = 4,     /* a step has at most this many times the rows that were measured */
+    MEASURED_ROWS = 8, /* steps with fewer say nothing about the time of a prompt's row */
+};
+
+bool tern_session_runnable(const struct tern_session *session)
+{
+    return session->credit > 0 && !session->cancelled && tern_session_pending(session) > 0;
+}
+
+uint32_t tern_session_outputs(const struct tern_session *session)
+{
+    if (session->every_row)
+        return session->rows;
+    return session->rows == tern_session_pending(session) && session->count < session->limit;
+}
+
+/* ---- time ---- */
+
+void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns)
+{
+    if (rows < MEASURED_ROWS)
+        return;
+    const uint64_t row_ns = ns / rows + 1;
+    lane->row_ns = lane->row_ns == 0 ? row_ns : (lane->row_ns * 3 + row_ns) / 4;
+    lane->measured_rows = rows;
+}
+
+static uint32_t rows_in_time(const struct tern_lane *lane)
+{
+    uint64_t rows = FIRST_ROWS;
+    if (lane->row_ns != 0) {
+        rows = STEP_NS / lane->row_ns;
+        if (rows > (uint64_t)lane->measured_rows * GROWTH)
+            rows = (uint64_t)lane->measured_rows * GROWTH;
+        if (rows < LEAST_ROWS)
+            rows = LEAST_ROWS;
+    }
+    return rows < lane->plan->max_rows ? (uint32_t)rows : lane->plan->max_rows;
+}
+
+/* ---- pages ---- */
+
+/* Takes back everything the session has in the cache. */
+static void evict(struct tern_composer *composer, struct tern_session *session)
+{
+    if (session->sequence >= 0) {
+        const uint32_t *table =
+            tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
+        for (uint32_t i = 0; i < session->pages; i++)
+            tern_pages_give(session->lane->pages, table[i]);
+        composer->sequence[session->sequence] = false;
+    }
+    session->sequence = -1;
+    session->pages = session->computed = session->rows = 0;
+}
+
+void tern_session_end(struct tern_composer *composer, struct tern_session *session,
+                      const char *reason)
+{
+    struct tern_session **link = &session->lane->sessions;
+    evict(composer, session);
+    while (*link != session)
+        link = &(*link)->next;
+    *link = session->next;
+    session->lane = NULL;
+    session->ended = true;
+    session->reason = reason;
+    session->next = composer->ended;
+    composer->ended = session;
+}
+
+static bool take_sequence(struct tern_composer *composer, struct tern_session *session)
+{
+    for (int i = 0; i < TERN_MAX_SEQUENCES; i++) {
+        if (composer->sequence[i])
+            continue;
+        composer->sequence[i] = true;
+        session->sequence = i;
+        return true;
+    }
+    return false;
+}
+
+/* Lets waiting sessions in, oldest first, as long as the pages for all they know are free: one that
+ * lost its pages does not come back to lose them again. */
+static void admit(struct tern_composer *composer, struct tern_lane *lane)
+{
+    uint64_t promised = 0;
+    bool others = false;
+    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next) {
+        const uint32_t need = tern_pages_for(s->count + 1ull);
+        if (s->sequence >= 0) {
+            promised += need > s->pages ? need - s->pages : 0;
+            others = true;
+            continue;
+        }
+        if (!tern_session_runnable(s))
+            continue;
+        if (others && promised + need > tern_pages_available(lane->pages))
+            return;
+        if (!take_sequence(composer, s))
+            return;
+        promised += need;
+        others = true;
+    }
+}
+
+/* Pages for the first `positions` positions; false when the pool is empty. */
+static bool cover(struct tern_composer *composer, struct tern_session *session, uint32_t positions)
+{
+    uint32_t *table = tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
+    const uint32_t need = tern_pages_for(positions);
+    while (session->pages < need) {
+        if (!tern_pages_take(session->lane->pages, &table[session->pages]))
+            return false;
+        session->pages++;
+    }
+    return true;
+}
+
+/* The youngest session that holds pages; `self` if that is no younger than it. */
+static struct tern_session *youngest(struct tern_session *self)
+{
+    struct tern_session *found = self;
+    for (struct tern_session *s = self->next; s != NULL; s = s->next)
+        if (s->pages > 0)
+            found = s;
+    return found;
+}
+
+static bool alone_with_pages(const struct tern_lane *lane, const struct tern_session *self)
+{
+    for (const struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        if (s != self && s->pages > 0)
+            return false;
+    return true;
+}
+
+/* Pages for the session's rows, taken from younger sessions if need be. */
+static void cover_rows(struct tern_composer *composer, struct tern_session *session)
+{
+    struct tern_lane *lane = session->lane;
+    while (!cover(composer, session, session->computed + session->rows)) {
+        struct tern_session *victim = youngest(session);
+        if (victim == session && alone_with_pages(lane, session)) {
+            tern_session_end(composer, session, "length"); /* the cache holds no more of it */
+            return;
+        }
+        evict(composer, victim);
+        if (victim == session)
+            return;
+    }
+}
+
+/* ---- rows ---- */
+
+/* Rows and outputs of a step that are not given out yet. */
+struct room {
+    uint32_t rows, outputs;
+};
+
+static uint32_t wanted(const struct tern_session *session)
+{
+    const uint32_t pending = tern_session_pending(session);
+    return session->every_row && session->credit < pending ? session->credit : pending;
+}
+
+/* One row to each session in turn; returns how many got one. */
+static uint32_t give_first_rows(struct tern_session **list, uint32_t count, struct room *room)
+{
+    uint32_t served = 0;
+    while (served < count && room->rows > 0 && room->outputs > 0) {
+        list[served++]->rows = 1;
+        room->rows--;
+        room->outputs--;
+    }
+    return served;
+}
+
+/* Shares the remaining rows evenly between those that want more. */
+static void share_rows(struct tern_session **list, uint32_t count, struct room *room)
+{
+    uint32_t hungry = 0;
+    for (uint32_t i = 0; i < count; i++)
+        hungry += list[i]->rows < wanted(list[i]);
+    for (uint32_t i = 0; i < count && room->rows > 0; i++) {
+        struct tern_session *s = list[i];
+        const uint32_t want = wanted(s) - s->rows;
+        if (want == 0)
+            continue;
+        uint32_t more = (room->rows + hungry - 1) / hungry;
+        more = more < want ? more : want;
+        if (s->every_row && more > room->outputs)
+            more = room->outputs;
+        s->rows += more;
+        room->rows -= more;
+        room->outputs -= s->every_row ? more : 0;
+        hungry--;
+    }
+}
+
+/* Runnable sessions with a sequence, beginning at the lane's turn. */
+static uint32_t list_runnable(struct tern_lane *lane, struct tern_session **list)
+{
+    struct tern_session *by_age[TERN_MAX_SEQUENCES];
+    uint32_t count = 0;
+    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        if (s->sequence >= 0 && tern_session_runnable(s) && count < TERN_MAX_SEQUENCES)
+            by_age[count++] = s;
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = by_age[(lane->turn + i) % count];
+    return count;
+}
+
+static void give_rows(struct tern_lane *lane)
+{
+    struct tern_session *list[TERN_MAX_SEQUENCES];
+    const uint32_t in_time = rows_in_time(lane);
+    struct room room = {.rows = lane->plan->max_rows, .outputs = lane->plan->max_outputs};
+    const uint32_t count = list_runnable(lane, list);
+    const uint32_t served = give_first_rows(list, count, &room);
+    room.rows = in_time > served ? in_time - served : 0;
+    share_rows(list, served, &room);
+    lane->turn = count == 0 ? 0 : (lane->turn + (served < count ? served : 1)) % count;
+}
+
+static uint32_t cover_all(struct tern_composer *composer, struct tern_lane *lane)
+{
+    uint32_t rows = 0;
+    for (struct tern_session *s = lane->sessions, *next; s != NULL; s = next) {
+        next = s->next;
+        if (s->rows > 0)
+            cover_rows(composer, s);
+    }
+    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        rows += s->rows;
+    return rows;
+}
+
+uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
+{
+    admit(composer, lane);
+    give_rows(lane);
+    return cover_all(composer, lane);
+}
+
+uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,
+                            uint32_t rows)
+{
+    if (session->sequence < 0 && !take_sequence(composer, session))
+        return 0;
+    session->rows = rows < wanted(session) ? rows : wanted(session);
+    return cover_all(composer, session->lane);
+}
+
+static uint16_t flags_of(const struct tern_session *session, uint32_t row)
+{
+    if (session->every_row)
+        return TERN_ROW_LOGITS;
+    if (row + 1 < session->rows || tern_session_outputs(session) == 0)
+        return 0;
+    return session->sampling.temperature > 0 ? TERN_ROW_LOGITS : TERN_ROW_LOGITS | TERN_ROW_ARGMAX;
+}
+
+void tern_compose_step(const struct tern_lane *lane, struct tern_step *step)
+{
+    *step = (struct tern_step){.plan = lane->number};
+    for (const struct tern_session *s = lane->sessions; s != NULL; s = s->next) {
+        for (uint32_t i = 0; i < s->rows; i++)
+            step->row[step->rows++] = (struct tern_row){
+                .token = s->ids[s->computed + i],
+                .position = s->computed + i,
+                .sequence = (uint16_t)s->sequence,
+                .flags = flags_of(s, i),
+            };
+        step->outputs += s->rows > 0 ? tern_session_outputs(s) : 0;
+    }
+}

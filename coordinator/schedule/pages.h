@@ -1,0 +1,31 @@
+/*
+ * The pool of KV pages of one loaded model. A page holds TERN_PAGE_POSITIONS positions of every
+ * layer. Pages that were used before are handed out first, so that memory that was never touched
+ * stays uncommitted.
+ *
+ * The pool does not know about steps: whoever gives a page back has made sure that no step in
+ * flight can touch it (the scheduler ends sessions only between their steps).
+ */
+#ifndef TERN_PAGES_H
+#define TERN_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tern_pages;
+
+struct tern_pages *tern_pages_new(uint32_t count); /* NULL: out of memory */
+void tern_pages_free(struct tern_pages *pages);
+
+/* A free page's number in *page; false when none is left. */
+bool tern_pages_take(struct tern_pages *pages, uint32_t *page);
+/* `page` was taken from this pool and not given back since. */
+void tern_pages_give(struct tern_pages *pages, uint32_t page);
+
+uint32_t tern_pages_available(const struct tern_pages *pages);
+uint32_t tern_pages_count(const struct tern_pages *pages);
+
+/* Pages that hold `positions` positions. */
+uint32_t tern_pages_for(uint64_t positions);
+
+#endif

@@ -1,0 +1,110 @@
+/* Replies: packed, sent without blocking, counted against the client's credit. */
+#include "coordinator/service/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+void tern_reply_begin(struct tern_pack *pack, enum tern_message_kind kind, uint64_t request)
+{
+    tern_pack_begin(pack, kind);
+    tern_pack_u64(pack, TERN_F_REQUEST, request);
+}
+
+/* The client vanished, or its queue is full although credit bounds it: nothing more goes there. */
+static void lose_client(struct tern_service *service, const struct tern_client *client)
+{
+    for (struct tern_request *request = service->requests; request != NULL; request = request->next)
+        if (request->client.bytes == client->bytes &&
+            memcmp(request->client.id, client->id, client->bytes) == 0)
+            request->gone = true;
+    service->again = true;
+}
+
+void tern_reply_send(struct tern_request *request, struct tern_pack *pack)
+{
+    size_t size;
+    const void *bytes = tern_pack_end(pack, &size);
+    const struct tern_client *client = &request->client;
+    void *socket = request->service->socket;
+    if (!request->gone && bytes != NULL) {
+        if (zmq_send(socket, client->id, client->bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
+            zmq_send(socket, bytes, size, ZMQ_DONTWAIT) < 0)
+            lose_client(request->service, client);
+    }
+    request->sent_ns = tern_now_ns();
+    tern_pack_free(pack);
+}
+
+void tern_reply_stream(struct tern_request *request, struct tern_pack *pack)
+{
+    request->unacknowledged++;
+    tern_reply_send(request, pack);
+    tern_request_update_credit(request);
+}
+
+void tern_reply_last(struct tern_request *request, struct tern_pack *pack)
+{
+    tern_reply_send(request, pack);
+    request->finished = true;
+    request->service->again = true;
+}
+
+void tern_reply_error(struct tern_request *request, const struct tern_error *error)
+{
+    struct tern_pack pack;
+    tern_reply_begin(&pack, TERN_MSG_ERROR, request->number);
+    tern_pack_u64(&pack, TERN_F_STATUS, (uint64_t)error->status);
+    tern_pack_text(&pack, TERN_F_TEXT, error->message);
+    tern_reply_last(request, &pack);
+}
+
+void tern_reply_result(struct tern_request *request, const char *json, const char *text)
+{
+    struct tern_pack pack;
+    tern_reply_begin(&pack, TERN_MSG_RESULT, request->number);
+    if (json != NULL)
+        tern_pack_text(&pack, TERN_F_JSON, json);
+    if (text != NULL)
+        tern_pack_text(&pack, TERN_F_TEXT, text);
+    tern_reply_last(request, &pack);
+}
+
+void tern_reply_done(struct tern_request *request, const char *reason)
+{
+    struct tern_pack pack;
+    tern_reply_begin(&pack, TERN_MSG_DONE, request->number);
+    tern_pack_text(&pack, TERN_F_REASON, reason);
+    tern_reply_last(request, &pack);
+}
+
+void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
+                         uint64_t all)
+{
+    struct tern_pack pack;
+    const bool rows = request->session != NULL && request->session->every_row;
+    if (request->unacknowledged >= TERN_CREDIT_ROWS && request->starved_ns == 0)
+        request->starved_ns = tern_now_ns();
+    if (request->unacknowledged >= (rows ? TERN_CREDIT_PROGRESS : TERN_CREDIT_ROWS))
+        return;
+    tern_reply_begin(&pack, TERN_MSG_PROGRESS, request->number);
+    if (text != NULL)
+        tern_pack_text(&pack, TERN_F_TEXT, text);
+    tern_pack_u64(&pack, TERN_F_DONE_UNITS, done);
+    tern_pack_u64(&pack, TERN_F_ALL_UNITS, all);
+    tern_reply_stream(request, &pack);
+}
+
+void tern_request_acknowledge(struct tern_request *request, uint64_t count)
+{
+    request->unacknowledged -=
+        count < request->unacknowledged ? (uint32_t)count : request->unacknowledged;
+    if (count > 0)
+        request->starved_ns = 0;
+    if (request->session == NULL || request->over)
+        return;
+    tern_request_update_credit(request);
+    if (request->session->credit == 0)
+        return;
+    tern_generate_flush(request);
+    tern_scheduler_resume(request->service->scheduler);
+}

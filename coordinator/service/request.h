@@ -1,0 +1,135 @@
+/*
+ * One request of one client: its message, what it uses, and its replies. Streaming replies
+ * (PROGRESS, TOKENS, ROWS) run on credit: the client acknowledges them, and its session pauses
+ * while too many are unacknowledged.
+ */
+#ifndef TERN_REQUEST_H
+#define TERN_REQUEST_H
+
+#include "coordinator/model/model.h"
+#include "coordinator/service/service.h"
+#include "proto/message.h"
+
+#include <zmq.h>
+
+enum {
+    /* Unacknowledged streaming replies of a request, at most 64: */
+    TERN_CREDIT_TOKENS = 63,   /* at so many generating pauses: the last text has room */
+    TERN_CREDIT_ROWS = 48,     /* logits pause, other requests get no progress */
+    TERN_CREDIT_PROGRESS = 16, /* no progress beside logits */
+    TERN_CLIENT_ID = 255,      /* bytes of a ROUTER's name for a client, at most */
+    TERN_REQUESTS = 256,       /* in work at one time */
+};
+/* Bytes of all messages whose requests are in work. */
+#define TERN_REQUEST_BYTES (256u << 20)
+/* How long a client may take to acknowledge anything when its credit is used up. */
+#define TERN_STARVED_NS (60ull * 1000 * 1000 * 1000)
+/* A request in work is never silent for longer than two of these. */
+#define TERN_PULSE_NS (100ull * 1000 * 1000)
+
+struct tern_client {
+    uint8_t bytes;
+    uint8_t id[TERN_CLIENT_ID];
+};
+
+struct tern_service {
+    struct tern_loop *loop;
+    void *socket;
+    int watch, pulse; /* pulse: timer, 0 while nothing is in work */
+    struct tern_supervisor *supervisor;
+    struct tern_scheduler *scheduler;
+    struct tern_files *files;
+    struct tern_models *models;
+    struct tern_request *requests; /* oldest first */
+    uint32_t request_count;
+    uint64_t request_bytes;
+    bool advancing, again; /* see tern_service_advance */
+};
+
+struct tern_request {
+    struct tern_request *next;
+    struct tern_service *service;
+    struct tern_client client;
+    zmq_msg_t bytes;
+    struct tern_message message; /* points into bytes */
+    uint64_t number;
+
+    bool finished; /* the last reply was sent (or the client is gone) */
+    bool gone;     /* the client is gone */
+    bool over;     /* its session ended and the scheduler has let go of it */
+    bool noticed;  /* the client knows the context that was chosen */
+    uint32_t unacknowledged;
+    uint64_t sent_ns;    /* when the newest reply was sent */
+    uint64_t starved_ns; /* since when the client is behind, 0: it is not */
+
+    struct tern_options options; /* of requests that need a loaded model */
+    struct tern_model_file *file;
+    struct tern_model *model;
+    struct tern_session *session;
+
+    struct tern_decoder decoder; /* generate */
+    uint32_t streamed;           /* ids of the session that were sent or belong to the prompt */
+    uint64_t seed;
+    uint8_t *rows; /* logits: room for one reply's rows */
+};
+
+/* ---- replies ---- */
+
+/* Starts a reply to this request. */
+void tern_reply_begin(struct tern_pack *pack, enum tern_message_kind kind, uint64_t request);
+/* Sends it and frees the pack. A client that cannot be reached makes the request `gone`. */
+void tern_reply_send(struct tern_request *request, struct tern_pack *pack);
+/* The same for a streaming reply, which uses credit. */
+void tern_reply_stream(struct tern_request *request, struct tern_pack *pack);
+/* Last replies: the request is finished afterwards. */
+void tern_reply_last(struct tern_request *request, struct tern_pack *pack);
+void tern_reply_error(struct tern_request *request, const struct tern_error *error);
+void tern_reply_result(struct tern_request *request, const char *json, const char *text);
+void tern_reply_done(struct tern_request *request, const char *reason);
+/* Skipped when the client is behind. text may be NULL. */
+void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
+                         uint64_t all);
+
+/* `count` replies were taken. */
+void tern_request_acknowledge(struct tern_request *request, uint64_t count);
+/* What the session may compute with the credit that is left. */
+void tern_request_update_credit(struct tern_request *request);
+
+/* ---- what each kind does; each returns when it has finished or must wait for a change ---- */
+
+/* tokenize, detokenize, info, plan: the file is OPEN. */
+void tern_request_tokenize(struct tern_request *request);
+void tern_request_detokenize(struct tern_request *request);
+void tern_request_info(struct tern_request *request);
+void tern_request_plan(struct tern_request *request);
+/* load, generate, logits: the model is READY. */
+void tern_request_loaded(struct tern_request *request);
+void tern_request_generate(struct tern_request *request);
+void tern_request_logits(struct tern_request *request);
+void tern_request_ps(struct tern_request *request);
+
+/* Sends what the session has found so far, as credit allows; ends the request with its session. */
+void tern_generate_flush(struct tern_request *request);
+/* What a session is at, as a progress reply. */
+void tern_generate_progress(struct tern_request *request);
+
+/* Ids of the message's tokens field, checked: TERN_USAGE. *ids is malloc'ed. */
+enum tern_status tern_request_tokens(const struct tern_request *request, uint32_t vocabulary,
+                                     struct tern_ids *ids, struct tern_error *error);
+/* The ids of a user's text in a chat, or of plain text; see the message's fields. */
+enum tern_status tern_request_text(const struct tern_request *request,
+                                   const struct tern_model_file *file, enum tern_field field,
+                                   bool chat, struct tern_ids *ids, struct tern_error *error);
+
+/* ---- json, malloc'ed or NULL ---- */
+
+char *tern_describe_service(const struct tern_service *service);
+char *tern_describe_file(const struct tern_model_file *file);
+char *tern_describe_model(const struct tern_model *model);
+
+/* ---- the service's own ---- */
+
+/* Brings every request as far as it can go now, then frees the finished ones. */
+void tern_service_advance(struct tern_service *service);
+
+#endif

@@ -1,0 +1,544 @@
+/*
+ * The service: one ROUTER, one list of requests. Whatever happens (a message, a model that became
+ * ready, a client that vanished) ends in tern_service_advance, which brings every request as far as
+ * it can go. There are few requests, so looking at all of them costs nothing.
+ */
+#include "coordinator/model/options.h"
+#include "coordinator/service/request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MESSAGES_AT_ONCE = 64, /* taken from the socket before the loop goes on */
+    HIGH_WATER = 100000,   /* far above what credit allows */
+    LINGER_MS = 500,       /* for last replies at the end */
+};
+
+/* ---- the end of requests ---- */
+
+static void free_request(struct tern_request *request)
+{
+    struct tern_service *service = request->service;
+    service->request_count--;
+    service->request_bytes -= zmq_msg_size(&request->bytes);
+    tern_session_free(request->session);
+    if (request->model != NULL)
+        tern_model_release(request->model);
+    if (request->file != NULL)
+        tern_file_release(request->file);
+    free(request->rows);
+    zmq_msg_close(&request->bytes);
+    free(request);
+}
+
+/* A session that still has a step in flight keeps its request until the step is done. */
+static bool may_be_freed(const struct tern_request *request)
+{
+    return (request->finished || request->gone) && (request->session == NULL || request->over);
+}
+
+static void sweep(struct tern_service *service)
+{
+    struct tern_request **link = &service->requests;
+    while (*link != NULL) {
+        struct tern_request *request = *link;
+        if (!may_be_freed(request)) {
+            link = &request->next;
+            continue;
+        }
+        *link = request->next;
+        free_request(request);
+    }
+}
+
+static void give_up(struct tern_request *request, const struct tern_error *error)
+{
+    if (!request->finished)
+        tern_reply_error(request, error);
+    if (request->session != NULL && !request->over)
+        tern_scheduler_cancel(request->service->scheduler, request->session);
+}
+
+/* ---- going on ---- */
+
+static void advance_file(struct tern_request *request)
+{
+    switch (request->file->state) {
+    case TERN_FILE_OPENING:
+        return;
+    case TERN_FILE_FAILED:
+        tern_reply_error(request, &request->file->error);
+        return;
+    case TERN_FILE_OPEN:
+        break;
+    }
+    switch (request->message.kind) {
+    case TERN_MSG_TOKENIZE:
+        tern_request_tokenize(request);
+        return;
+    case TERN_MSG_DETOKENIZE:
+        tern_request_detokenize(request);
+        return;
+    case TERN_MSG_INFO:
+        tern_request_info(request);
+        return;
+    default:
+        tern_request_plan(request);
+    }
+}
+
+/* The context that was chosen, once it is known. */
+static void notice(struct tern_request *request)
+{
+    const struct tern_size_choice *size = &request->model->size;
+    char text[160];
+    if (request->noticed || size->context == 0)
+        return;
+    request->noticed = true;
+    if (request->options.context != 0)
+        return;
+    if (size->context == size->trained)
+        snprintf(text, sizeof text, "context %" PRIu32 " (the trained length)", size->context);
+    else
+        snprintf(text, sizeof text, "context %" PRIu32 " of the %" PRIu32 " trained: memory",
+                 size->context, size->trained);
+    tern_reply_progress(request, text, 0, 0);
+}
+
+static void advance_model(struct tern_request *request)
+{
+    notice(request);
+    if (request->model->state == TERN_MODEL_FAILED) {
+        tern_reply_error(request, &request->model->error);
+        return;
+    }
+    if (request->model->state != TERN_MODEL_READY)
+        return;
+    if (request->message.kind == TERN_MSG_LOAD)
+        tern_request_loaded(request);
+    else if (request->message.kind == TERN_MSG_GENERATE)
+        tern_request_generate(request);
+    else
+        tern_request_logits(request);
+}
+
+static void advance(struct tern_request *request)
+{
+    if (request->gone) {
+        if (request->session != NULL && !request->over)
+            tern_scheduler_cancel(request->service->scheduler, request->session);
+    } else if (!request->finished && request->session == NULL) {
+        if (request->file != NULL)
+            advance_file(request);
+        else if (request->model != NULL)
+            advance_model(request);
+    }
+}
+
+static void pulse(void *context);
+
+static void arm_pulse(struct tern_service *service)
+{
+    if (service->pulse == 0 && service->requests != NULL)
+        service->pulse =
+            tern_loop_timer(service->loop, tern_now_ns() + TERN_PULSE_NS, pulse, service);
+}
+
+/* Nothing is freed until leave: what is called in between may hold requests. */
+static void enter(struct tern_service *service)
+{
+    service->advancing = true;
+}
+
+static void leave(struct tern_service *service)
+{
+    service->advancing = false;
+    tern_service_advance(service);
+}
+
+void tern_service_advance(struct tern_service *service)
+{
+    service->again = true;
+    if (service->advancing)
+        return;
+    service->advancing = true;
+    while (service->again) {
+        service->again = false;
+        for (struct tern_request *request = service->requests; request != NULL;
+             request = request->next)
+            advance(request);
+        sweep(service);
+    }
+    service->advancing = false;
+    arm_pulse(service);
+}
+
+/* ---- the pulse: progress, and clients that are behind ---- */
+
+static void beat(struct tern_request *request, uint64_t now)
+{
+    struct tern_error error;
+    char text[160];
+    uint64_t done, all;
+    if (request->finished || request->gone)
+        return;
+    if (request->starved_ns != 0 && now - request->starved_ns > TERN_STARVED_NS) {
+        tern_fail(&error, TERN_FAILED, "the client took no reply for 60 s; its request ends");
+        give_up(request, &error);
+        return;
+    }
+    if (now - request->sent_ns < TERN_PULSE_NS)
+        return;
+    if (request->session != NULL) {
+        tern_generate_progress(request);
+    } else if (request->model != NULL) {
+        tern_model_progress(request->model, text, &done, &all);
+        tern_reply_progress(request, text, done, all);
+    } else {
+        tern_reply_progress(request, "opening", 0, 0);
+    }
+}
+
+static void pulse(void *context)
+{
+    struct tern_service *service = context;
+    const uint64_t now = tern_now_ns();
+    service->pulse = 0;
+    enter(service);
+    for (struct tern_request *request = service->requests; request != NULL; request = request->next)
+        beat(request, now);
+    leave(service);
+}
+
+/* ---- messages ---- */
+
+static struct tern_request *find_request(struct tern_service *service,
+                                         const struct tern_client *client, uint64_t number)
+{
+    struct tern_request *request = service->requests;
+    while (request != NULL && (request->finished || request->number != number ||
+                               request->client.bytes != client->bytes ||
+                               memcmp(request->client.id, client->id, client->bytes) != 0))
+        request = request->next;
+    return request;
+}
+
+static void cancel(struct tern_request *request)
+{
+    if (request->session == NULL)
+        tern_reply_done(request, "cancelled");
+    else if (!request->over)
+        tern_scheduler_cancel(request->service->scheduler, request->session);
+}
+
+static void unload(struct tern_request *request)
+{
+    struct tern_error error;
+    uint32_t waits;
+    char text[160];
+    char *path = tern_message_copy(&request->message, TERN_F_MODEL);
+    if (path == NULL) {
+        tern_fail(&error, TERN_USAGE, "the request names no model");
+        tern_reply_error(request, &error);
+    } else if (tern_models_unload(request->service->models, path, &waits, &error) != TERN_OK) {
+        tern_reply_error(request, &error);
+    } else {
+        snprintf(text, sizeof text,
+                 waits == 0 ? "unloaded"
+                            : "will be unloaded when its requests (%" PRIu32 ") have finished",
+                 waits);
+        tern_reply_result(request, NULL, text);
+    }
+    free(path);
+}
+
+static void stop(struct tern_request *request)
+{
+    tern_reply_result(request, NULL, "the service ends");
+    tern_loop_stop(request->service->loop);
+}
+
+/* Finds what the request needs; the rest comes with tern_service_advance. */
+static enum tern_status open_model(struct tern_request *request, struct tern_error *error)
+{
+    struct tern_service *service = request->service;
+    const enum tern_message_kind kind = request->message.kind;
+    char *path = tern_message_copy(&request->message, TERN_F_MODEL);
+    enum tern_status status;
+    if (path == NULL || path[0] != '/')
+        status = tern_fail(error, TERN_USAGE, "the request names no model by an absolute path");
+    else if (kind == TERN_MSG_LOAD || kind == TERN_MSG_GENERATE || kind == TERN_MSG_LOGITS) {
+        status = tern_options_read(&request->message, &request->options, error);
+        if (status == TERN_OK)
+            status =
+                tern_model_get(service->models, path, &request->options, &request->model, error);
+    } else {
+        status = tern_file_get(service->files, path, &request->file, error);
+    }
+    free(path);
+    return status;
+}
+
+static void begin(struct tern_request *request)
+{
+    struct tern_error error;
+    switch (request->message.kind) {
+    case TERN_MSG_PING:
+        tern_reply_result(request, NULL, TERN_VERSION);
+        return;
+    case TERN_MSG_PS:
+        tern_request_ps(request);
+        return;
+    case TERN_MSG_UNLOAD:
+        unload(request);
+        return;
+    case TERN_MSG_STOP:
+        stop(request);
+        return;
+    case TERN_MSG_LOAD:
+    case TERN_MSG_GENERATE:
+    case TERN_MSG_LOGITS:
+    case TERN_MSG_TOKENIZE:
+    case TERN_MSG_DETOKENIZE:
+    case TERN_MSG_INFO:
+    case TERN_MSG_PLAN:
+        if (open_model(request, &error) != TERN_OK)
+            tern_reply_error(request, &error);
+        return;
+    default:
+        tern_fail(&error, TERN_USAGE, "clients do not send '%s'",
+                  tern_message_name(request->message.kind));
+        tern_reply_error(request, &error);
+    }
+}
+
+void tern_request_ps(struct tern_request *request)
+{
+    struct tern_error error;
+    char *json = tern_describe_service(request->service);
+    if (json != NULL) {
+        tern_reply_result(request, json, NULL);
+    } else {
+        tern_fail(&error, TERN_NO_MEMORY, "out of memory");
+        tern_reply_error(request, &error);
+    }
+    free(json);
+}
+
+void tern_request_loaded(struct tern_request *request)
+{
+    request->model->pinned |= tern_message_bool(&request->message, TERN_F_PIN);
+    char *json = tern_describe_model(request->model);
+    tern_reply_result(request, json, "loaded");
+    free(json);
+}
+
+/* ---- taking requests ---- */
+
+/* An answer to something that did not become a request. */
+static void refuse(struct tern_service *service, const struct tern_client *client, uint64_t number,
+                   const struct tern_error *error)
+{
+    struct tern_request nobody = {.service = service, .client = *client, .number = number};
+    tern_reply_error(&nobody, error);
+}
+
+static enum tern_status check_room(struct tern_service *service, const struct tern_client *client,
+                                   const struct tern_message *message, size_t bytes,
+                                   struct tern_error *error)
+{
+    if (!tern_message_has(message, TERN_F_REQUEST))
+        return tern_fail(error, TERN_USAGE, "the message has no field 'request'");
+    if (find_request(service, client, tern_message_u64(message, TERN_F_REQUEST, 0)) != NULL)
+        return tern_fail(error, TERN_USAGE,
+                         "this client's request of that number is still in work");
+    if (service->request_count >= TERN_REQUESTS)
+        return tern_fail(error, TERN_FAILED,
+                         "the service is full: %d requests are in work; try again later",
+                         TERN_REQUESTS);
+    if (bytes > TERN_REQUEST_BYTES - service->request_bytes)
+        return tern_fail(error, TERN_FAILED,
+                         "the service is full: the requests in work hold %u MiB; try again later",
+                         TERN_REQUEST_BYTES >> 20);
+    return TERN_OK;
+}
+
+static void append(struct tern_service *service, struct tern_request *request)
+{
+    struct tern_request **link = &service->requests;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = request;
+    service->request_count++;
+    service->request_bytes += zmq_msg_size(&request->bytes);
+}
+
+/* Takes the bytes over if the message becomes a request. */
+static void take(struct tern_service *service, const struct tern_client *client, zmq_msg_t *bytes)
+{
+    struct tern_error error;
+    struct tern_message message = {0};
+    enum tern_status status =
+        tern_message_parse(zmq_msg_data(bytes), zmq_msg_size(bytes), &message, &error);
+    const uint64_t number = tern_message_u64(&message, TERN_F_REQUEST, 0);
+    if (status == TERN_OK && (message.kind == TERN_MSG_ACK || message.kind == TERN_MSG_CANCEL)) {
+        struct tern_request *request = find_request(service, client, number);
+        if (request != NULL && message.kind == TERN_MSG_ACK)
+            tern_request_acknowledge(request, tern_message_u64(&message, TERN_F_COUNT, 1));
+        else if (request != NULL)
+            cancel(request);
+        return;
+    }
+    if (status == TERN_OK)
+        status = check_room(service, client, &message, zmq_msg_size(bytes), &error);
+    struct tern_request *request = status == TERN_OK ? calloc(1, sizeof *request) : NULL;
+    if (status == TERN_OK && request == NULL)
+        status = tern_fail(&error, TERN_NO_MEMORY, "out of memory");
+    if (status != TERN_OK) {
+        refuse(service, client, number, &error);
+        return;
+    }
+    request->service = service;
+    request->client = *client;
+    request->number = number;
+    request->sent_ns = tern_now_ns();
+    zmq_msg_init(&request->bytes);
+    zmq_msg_move(&request->bytes, bytes);
+    /* Small messages lie inside zmq_msg_t itself, so that the pointers must be found again. */
+    if (tern_message_parse(zmq_msg_data(&request->bytes), zmq_msg_size(&request->bytes),
+                           &request->message, &error) != TERN_OK)
+        request->finished = true;
+    append(service, request);
+    if (!request->finished)
+        begin(request);
+}
+
+/* One message of one client: its name, then exactly one frame. False when there is none. */
+static bool receive(struct tern_service *service)
+{
+    struct tern_client client;
+    zmq_msg_t name, bytes, rest;
+    struct tern_error error;
+    zmq_msg_init(&name);
+    zmq_msg_init(&bytes);
+    bool got = zmq_msg_recv(&name, service->socket, ZMQ_DONTWAIT) >= 0;
+    const bool fits = got && zmq_msg_size(&name) <= TERN_CLIENT_ID;
+    client.bytes = fits ? (uint8_t)zmq_msg_size(&name) : 0;
+    memcpy(client.id, zmq_msg_data(&name), client.bytes);
+    bool more = got && zmq_msg_more(&name);
+    bool whole = more && zmq_msg_recv(&bytes, service->socket, ZMQ_DONTWAIT) >= 0;
+    more = whole && zmq_msg_more(&bytes);
+    if (more)
+        whole = false;
+    while (more) {
+        zmq_msg_init(&rest);
+        more = zmq_msg_recv(&rest, service->socket, ZMQ_DONTWAIT) >= 0 && zmq_msg_more(&rest);
+        zmq_msg_close(&rest);
+    }
+    if (fits && whole) {
+        take(service, &client, &bytes);
+    } else if (fits) {
+        tern_fail(&error, TERN_USAGE, "a message is one frame");
+        refuse(service, &client, 0, &error);
+    }
+    zmq_msg_close(&name);
+    zmq_msg_close(&bytes);
+    return got;
+}
+
+static void on_input(void *context)
+{
+    struct tern_service *service = context;
+    enter(service);
+    for (int i = 0; i < MESSAGES_AT_ONCE && receive(service); i++)
+        ;
+    leave(service);
+}
+
+/* ---- life ---- */
+
+static void on_files(void *context)
+{
+    struct tern_service *service = context;
+    tern_models_advance(service->models);
+    tern_service_advance(service);
+}
+
+static void on_models(void *context)
+{
+    tern_service_advance(context);
+}
+
+static enum tern_status open_socket(struct tern_service *service, void *zmq_context,
+                                    const char *address, struct tern_error *error)
+{
+    const int on = 1, high = HIGH_WATER, linger = LINGER_MS;
+    const int64_t largest = TERN_MESSAGE_MAX + (1 << 20);
+    service->socket = zmq_socket(zmq_context, ZMQ_ROUTER);
+    if (service->socket == NULL)
+        return tern_fail(error, TERN_NO_SERVICE, "cannot make a socket: %s", zmq_strerror(errno));
+    zmq_setsockopt(service->socket, ZMQ_ROUTER_MANDATORY, &on, sizeof on);
+    zmq_setsockopt(service->socket, ZMQ_SNDHWM, &high, sizeof high);
+    zmq_setsockopt(service->socket, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(service->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
+    if (zmq_bind(service->socket, address) != 0)
+        return tern_fail(error, TERN_NO_SERVICE, "cannot serve at %s: %s", address,
+                         zmq_strerror(errno));
+    return TERN_OK;
+}
+
+enum tern_status tern_service_new(struct tern_loop *loop, void *zmq_context, const char *address,
+                                  struct tern_supervisor *supervisor,
+                                  struct tern_scheduler *scheduler, struct tern_service **out,
+                                  struct tern_error *error)
+{
+    struct tern_service *service = calloc(1, sizeof *service);
+    if (service == NULL)
+        return tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    service->loop = loop;
+    service->supervisor = supervisor;
+    service->scheduler = scheduler;
+    enum tern_status status = open_socket(service, zmq_context, address, error);
+    service->files = tern_files_new(supervisor, on_files, service);
+    service->models = service->files == NULL ? NULL
+                                             : tern_models_new(supervisor, scheduler,
+                                                               service->files, on_models, service);
+    if (status == TERN_OK && service->models != NULL)
+        service->watch = tern_loop_watch_socket(loop, service->socket, on_input, service);
+    if (status == TERN_OK && service->watch == 0)
+        status = tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    if (status != TERN_OK) {
+        tern_service_free(service);
+        return status;
+    }
+    *out = service;
+    return TERN_OK;
+}
+
+void tern_service_free(struct tern_service *service)
+{
+    struct tern_error error;
+    if (service == NULL)
+        return;
+    enter(service); /* for good: nothing goes on any more */
+    tern_fail(&error, TERN_NO_SERVICE, "the service was stopped");
+    for (struct tern_request *request = service->requests; request != NULL; request = request->next)
+        if (!request->finished)
+            tern_reply_error(request, &error);
+    while (service->requests != NULL) {
+        struct tern_request *request = service->requests;
+        service->requests = request->next;
+        free_request(request);
+    }
+    tern_models_free(service->models);
+    tern_files_free(service->files);
+    tern_loop_unwatch(service->loop, service->watch);
+    tern_loop_cancel(service->loop, service->pulse);
+    if (service->socket != NULL)
+        zmq_close(service->socket);
+    free(service);
+}

@@ -1,0 +1,258 @@
+"""Hostile model files, and what a right program says of each.
+
+files() yields BadFile(name, data, part, status, text): `part` is who must refuse it ("file": the
+parser; "weights": the loader while it reads the tensors; "model": the coordinator, from hyperparameters
+and vocabulary), `status` the allowed exit codes, `text` what the message must contain.
+
+    python3 bad_files.py FOLDER     writes all of them, and FOLDER/index: one line
+                                    name <TAB> part <TAB> statuses joined by commas <TAB> text
+
+The B numbers are those of public fault reports on programs of this kind.
+"""
+
+import collections
+import os
+import struct
+import sys
+
+import gguf_files as g
+
+BadFile = collections.namedtuple("BadFile", "name data part status text")
+
+BAD, UNSUPPORTED = (3,), (5,)
+
+
+def refused(name, data, text, status=BAD, part="file"):
+    return BadFile(name, bytes(data), part, status, text)
+
+
+def header(tensors, keys, version=3):
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, keys)
+
+
+def tensor_record(sizes, kind=0, offset=0, name="t"):
+    return (g.pack_string(name) + struct.pack("<I", len(sizes)) +
+            b"".join(struct.pack("<Q", s) for s in sizes) + struct.pack("<IQ", kind, offset))
+
+
+def one_tensor(sizes, kind=0, offset=0, name="t", data=b""):
+    body = header(1, 0) + tensor_record(sizes, kind, offset, name)
+    return body + bytes(-len(body) % 32) + data
+
+
+def one_key(name, kind, value):
+    return header(0, 1) + g.pack_string(name) + struct.pack("<I", kind) + value
+
+
+def truncations(data, places):
+    """B01, B12: cuts; the exhaustive list of prefixes is a unit test's."""
+    end = places["directory.end"]
+    last = "tensor 'output.weight'"
+    yield refused("b01-minus-1", data[:-1], last)
+    yield refused("b01-minus-4096", data[:-4096], last)
+    yield refused("b01-after-directory", data[:end], "tensor 'token_embd.weight'")
+    at = places["output.weight.offset"]
+    offset = struct.unpack_from("<Q", data, at)[0]
+    yield refused("b01-end-plus-32", g.patch(data, at, struct.pack("<Q", offset + 32)), last)
+    yield refused("b01-offset-wraps",
+                  g.patch(data, at, struct.pack("<Q", 2**64 - 32)), last)
+    yield refused("b12-empty", b"", "empty")
+    yield refused("b12-magic-only", b"GGUF", "version")
+    for cut in (1, 7, 8, 15, 16, 23, 24, 40, places["tokenizer.ggml.tokens.value"] + 13,
+                places["tokenizer.ggml.scores.value"] + 100, places["output.weight"] + 3, end - 1):
+        yield refused("b12-prefix-%d" % cut, data[:cut], "")
+
+
+def versions(data):
+    """B12: versions and magics."""
+    def version(n):
+        return g.patch(data, 4, struct.pack("<I", n))
+    yield refused("b12-version-0", version(0), "version 0")
+    yield refused("b12-version-1", version(1), "version 1", UNSUPPORTED)
+    yield refused("b12-version-4", version(4), "version 4", UNSUPPORTED)
+    yield refused("b12-version-2e31", version(2**31), "version 2147483648")
+    yield refused("b12-big-endian", version(3 << 24), "big-endian", UNSUPPORTED)
+    yield refused("b12-big-endian-2", version(2 << 24), "big-endian", UNSUPPORTED)
+    for magic in (b"GGML", b"gguf", b"FUGG", b"\0\0\0\0"):
+        yield refused("b12-magic-" + magic.hex(), magic + data[4:], "magic")
+
+
+def sizes():
+    """B03, B05: dimensions."""
+    yield refused("b03-1-0", one_tensor([1, 0]), "tensor 't': dimension 1 is 0")
+    yield refused("b03-0", one_tensor([0]), "dimension 0 is 0")
+    yield refused("b03-1-0-1-1", one_tensor([1, 0, 1, 1]), "dimension 1 is 0")
+    yield refused("dimensions-0", one_tensor([]) + bytes(32), "number of dimensions 0")
+    yield refused("dimensions-5", one_tensor([1] * 5, data=bytes(4)), "number of dimensions 5")
+    yield refused("dimensions-2e32", header(1, 0) + g.pack_string("t") + b"\xff" * 4 + bytes(64),
+                  "number of dimensions 4294967295")
+    yield refused("b05-q4_0", one_tensor([5124095576030431008], g.T_Q4_0, data=bytes(64)), "'t'")
+    yield refused("b05-q8_0", one_tensor([(2**64 // 34 + 1) * 32 % 2**64], g.T_Q8_0,
+                                         data=bytes(64)), "'t'")
+    yield refused("b05-q6_k", one_tensor([2**64 - 256], g.T_Q6_K, data=bytes(256)), "'t'")
+    yield refused("b05-f32-wraps", one_tensor([2**62], g.T_F32, data=bytes(64)), "'t'")
+    yield refused("b05-product-wraps", one_tensor([2**32, 2**32, 2**32], data=bytes(64)),
+                  "more bytes than any file")
+    yield refused("columns-33-q8_0", one_tensor([33], g.T_Q8_0, data=bytes(128)),
+                  "33 columns are no multiple")
+
+
+def types():
+    yield refused("type-4", one_tensor([32], 4, data=bytes(128)), "tensor type 4 is unknown",
+                  UNSUPPORTED)
+    yield refused("type-200", one_tensor([32], 200, data=bytes(128)), "tensor type 200 is unknown",
+                  UNSUPPORTED)
+    yield refused("type-2e32", one_tensor([32], 2**32 - 1, data=bytes(128)),
+                  "tensor type 4294967295 is unknown", UNSUPPORTED)
+    yield refused("value-type-13", one_key("k", 13, bytes(8)), "value type 13")
+    yield refused("value-type-2e32", one_key("k", 2**32 - 1, bytes(8)), "value type 4294967295")
+    yield refused("bool-2", one_key("k", g.BOOL, b"\x02"), "boolean 0 is 2")
+
+
+def alignments():
+    """B06."""
+    for n in (0, 3, 24):
+        yield refused("b06-alignment-%d" % n,
+                      one_key("general.alignment", g.U32, struct.pack("<I", n)),
+                      "'general.alignment' is %d" % n)
+    yield refused("b06-alignment-string", one_key("general.alignment", g.STRING,
+                                                  g.pack_string("32")), "general.alignment")
+    yield refused("b06-alignment-2e63", header(1, 1) + g.pack_string("general.alignment") +
+                  struct.pack("<IQ", g.U64, 2**63) + tensor_record([1]) + bytes(64), "")
+    data, places = g.encode(g.base())
+    yield refused("offset-unaligned",
+                  g.patch(data, places["output_norm.weight.offset"], b"\x04"), "alignment 32")
+
+
+def counts():
+    """B08: counts and lengths that the file cannot hold."""
+    for n in (2**63, 2**64 - 1, 2**61, 2**56, 2**32):
+        yield refused("b08-tensors-%d" % n, header(n, 0) + bytes(32), "tensor count %d" % n)
+        yield refused("b08-keys-%d" % n, header(0, n) + bytes(32), "key count %d" % n)
+        yield refused("b08-both-%d" % n, header(n, n), "tensor count")
+        yield refused("b08-name-%d" % n, header(1, 0) + struct.pack("<Q", n) + bytes(200),
+                      "name length")
+        yield refused("b08-string-%d" % n, one_key("k", g.STRING, struct.pack("<Q", n) + b"abc"),
+                      "string length %d" % n)
+        for kind in (g.U8, g.U16, g.U64, g.STRING):
+            yield refused("b08-array-%d-%d" % (kind, n),
+                          one_key("k", g.ARRAY, struct.pack("<IQ", kind, n) + bytes(40)),
+                          "array length %d" % n)
+    yield refused("name-empty", one_tensor([1], name="", data=bytes(4)), "name length 0")
+    yield refused("name-256", one_tensor([1], name="n" * 256, data=bytes(4)), "name length 256")
+    yield refused("name-control", one_tensor([1], name="a\x00b", data=bytes(4)), "readable")
+    yield refused("name-not-utf8", one_tensor([1], name=b"a\xff", data=bytes(4)), "readable")
+
+
+def nesting():
+    """B10: arrays of arrays."""
+    for depth in (1, 3000, 200000):
+        yield refused("b10-depth-%d" % depth,
+                      one_key("k", g.ARRAY, struct.pack("<IQ", g.ARRAY, 1) * depth + bytes(16)),
+                      "arrays of arrays")
+
+
+def duplicates():
+    key = g.pack_string("same") + struct.pack("<II", g.U32, 1)
+    yield refused("key-twice", header(0, 2) + key * 2, "named 'same'")
+    body = header(2, 0) + tensor_record([8]) + tensor_record([8], offset=32)
+    yield refused("tensor-twice", body + bytes(-len(body) % 32) + bytes(64), "named 't'")
+    body = header(2, 0) + tensor_record([16]) + tensor_record([8], offset=32, name="u")
+    yield refused("tensor-overlap", body + bytes(-len(body) % 32) + bytes(96),
+                  "tensor 'u': overlaps tensor 't'")
+    body = header(2, 0) + tensor_record([8]) + tensor_record([8], name="u")
+    yield refused("tensor-same-place", body + bytes(-len(body) % 32) + bytes(32), "overlaps")
+
+
+def splits():
+    yield refused("split", g.encode(g.with_key("split.count", g.U16, 3))[0], "split.count",
+                  UNSUPPORTED)
+
+
+def weights():
+    """Numbers that are not finite."""
+    for name, value in (("nan", float("nan")), ("inf", float("inf")), ("minus-inf", -float("inf"))):
+        data, places = g.encode(g.base())
+        data = g.patch(data, places["blk.0.ffn_norm.weight.data"] + 4 * 5, struct.pack("<f", value))
+        yield refused("weight-" + name, data, "tensor 'blk.0.ffn_norm.weight' (F32): element 5",
+                      part="weights")
+    for kind, label, block, scale_at in ((g.T_Q8_0, "Q8_0", 34, 0), (g.T_Q4_0, "Q4_0", 18, 0)):
+        model = g.base()
+        tensor = model.tensor("blk.0.attn_q.weight")
+        tensor.kind = kind
+        tensor.data = bytes(block * tensor.sizes[1])
+        data, places = g.encode(model)
+        at = places["blk.0.attn_q.weight.data"] + 7 * block + scale_at
+        yield refused("scale-" + label.lower(), g.patch(data, at, struct.pack("<H", 0x7c00)),
+                      "tensor 'blk.0.attn_q.weight' (%s): a scale of block 7" % label,
+                      part="weights")
+
+
+def hyperparameters():
+    """B13."""
+    cases = [
+        ("attention.head_count", g.U32, (0, 3, 2**32 - 1)),
+        ("attention.head_count_kv", g.U32, (0, 3, 8)),
+        ("embedding_length", g.U32, (0, 31, 2**31)),
+        ("rope.dimension_count", g.U32, (0, 7, 10)),
+        ("feed_forward_length", g.U32, (0, 47)),
+        ("context_length", g.U32, (0,)),
+        ("block_count", g.U32, (0, 2, 2**32 - 1)),
+        ("attention.layer_norm_rms_epsilon", g.F32, (-1e-5, float("nan"), float("inf"))),
+        ("rope.freq_base", g.F32, (0.0, -1.0, float("nan"))),
+    ]
+    for key, kind, values in cases:
+        for value in values:
+            data = g.encode(g.with_key("llama." + key, kind, value))[0]
+            yield refused("b13-%s-%s" % (key, value), data, "", part="model")
+    for key in ("llama.block_count", "llama.embedding_length", "llama.attention.head_count"):
+        model = g.base()
+        del model.keys[key]
+        yield refused("b13-without-" + key, g.encode(model)[0], key, part="model")
+    yield refused("architecture-unknown",
+                  g.encode(g.with_key("general.architecture", g.STRING, "nosuch"))[0], "nosuch",
+                  UNSUPPORTED, part="model")
+    model = g.base()
+    model.tensors = [t for t in model.tensors if t.name != "blk.0.ffn_up.weight"]
+    yield refused("tensor-missing", g.encode(model)[0], "blk.0.ffn_up.weight", part="model")
+
+
+def special_tokens():
+    """B15: refused, or loaded with that token marked absent."""
+    for value in (270, 2**31, 2**32 - 1):
+        for key in ("bos_token_id", "eos_token_id", "unknown_token_id"):
+            data = g.encode(g.with_key("tokenizer.ggml." + key, g.U32, value))[0]
+            yield refused("b15-%s-%d" % (key, value), data, "", (0, 3), part="model")
+
+
+def files():
+    data, places = g.encode(g.base())
+    yield from truncations(data, places)
+    yield from versions(data)
+    yield from sizes()
+    yield from types()
+    yield from alignments()
+    yield from counts()
+    yield from nesting()
+    yield from duplicates()
+    yield from splits()
+    yield from weights()
+    yield from hyperparameters()
+    yield from special_tokens()
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    folder = sys.argv[1]
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "index"), "w", encoding="utf-8") as index:
+        for bad in files():
+            with open(os.path.join(folder, bad.name), "wb") as out:
+                out.write(bad.data)
+            index.write("%s\t%s\t%s\t%s\n" % (bad.name, bad.part, ",".join(map(str, bad.status)),
+                                              bad.text))
+
+
+if __name__ == "__main__":
+    main()

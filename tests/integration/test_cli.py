@@ -1,0 +1,236 @@
+"""The command line: exit codes, messages, streams, and what happens around a request."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import TERN, Service, alive, kill, models, wait_until
+
+
+class CommandLine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service()
+        _, cls.model, about = next(m for m in models() if m[0] == "llama-q4_0")
+        cls.about = about
+        cls.tokens = about["cases"][-1]["tokens"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.stop()
+
+    def refused(self, code, *args, mentions="", stdin=b""):
+        result = self.service.tern(*args, stdin=stdin)
+        self.assertEqual(result.code, code, result)
+        self.assertEqual(result.out, b"", result)
+        self.assertEqual(result.err.count("\n"), 1, result)
+        self.assertTrue(result.err.startswith("tern: "), result)
+        self.assertIn(mentions, result.err)
+
+    def test_usage_errors(self):
+        model = self.model
+        for option, value in (("--threads", "4x"), ("--threads", ""), ("--threads", "513"),
+                              ("--threads", "-1"), ("--batch", "1025"), ("--tier", "sse9"),
+                              ("--precision", "low"), ("--kv", "q9"), ("--temp", "nan"),
+                              ("--temp", "-1"), ("-n", "1e3"), ("--seed", "x")):
+            with self.subTest(option=option, value=value):
+                self.refused(2, "run", model, "hi", option, value, mentions=option.lstrip("-"))
+        self.refused(2, "run", model, "hi", "--no-such")
+        self.refused(2, "run")
+        self.refused(2, "fly")
+        self.refused(2, "run", "", "hi")
+        self.refused(2, "run", model, "")
+        self.refused(2, "run", model, "--raw", "-", stdin=b"\xff\xfe")
+        self.refused(2, "tokenize", model, stdin=b"\xc3\x28")
+        self.refused(2, "logits", model)
+
+    def test_ids_out_of_range(self):
+        tokens = self.service.root / "bad.json"
+        for text in ("[1, 100000]", "[-1]", "[1.5]", "{}", "[", '["a"]', "[4294967296]"):
+            tokens.write_text(text)
+            with self.subTest(text=text):
+                self.refused(2, "run", self.model, "--tokens", tokens)
+        tokens.write_text("[]")
+        self.refused(2, "run", self.model, "--tokens", tokens)
+        self.refused(2, "run", self.model, "--tokens", self.service.root / "missing.json")
+
+    def test_paths_that_are_no_models(self):
+        root = self.service.root
+        (root / "empty.gguf").touch()
+        (root / "dangling.gguf").symlink_to(root / "nowhere")
+        os.mkfifo(root / "fifo.gguf")
+        (root / "folder.gguf").mkdir()
+        for path in ("/dev/zero", "/dev/random", root / "empty.gguf", root / "dangling.gguf",
+                     root / "fifo.gguf", root / "folder.gguf", "/" + "x" * 300, "no-such-model"):
+            with self.subTest(path=str(path)):
+                began = time.monotonic()
+                self.refused(3, "run", path, "hi")
+                self.assertLess(time.monotonic() - began, 2)
+        self.refused(5, "run", root / "m-00001-of-00002.gguf", "hi")
+
+    def test_greedy_is_the_default_and_n_counts(self):
+        ids = self.service.ids(self.model, self.tokens, 5)
+        self.assertEqual(ids, self.about["cases"][-1]["greedy"][:5])
+        self.assertEqual(self.service.ids(self.model, self.tokens, 0), [])
+
+    def test_context_overflow(self):
+        self.refused(4, "run", self.model, "--tokens", self.service.tokens_file(self.tokens), "--ctx",
+                     len(self.tokens) - 1)
+        got = self.service.ids(self.model, self.tokens, 1000, "--ctx", len(self.tokens) + 3)
+        self.assertIn(len(got), (3, 4))
+
+    def test_absurd_contexts_are_refused_with_numbers(self):
+        for context in ("1099511627776", "4294967296", "9000000000000000"):
+            self.refused(4, "run", self.model, "hi", "--raw", "--ctx", context)
+
+    def test_seed_is_reproducible(self):
+        args = ("run", self.model, "--tokens", self.service.tokens_file(self.tokens), "--ids", "-n",
+                30, "--temp", 1.5, "--ignore-eos")
+        first = self.service.good(*args, "--seed", 7).out
+        self.assertEqual(first, self.service.good(*args, "--seed", 7).out)
+        self.assertNotEqual(first, self.service.good(*args, "--seed", 8).out)
+        drawn = {self.service.good(*args).out for _ in range(3)}
+        self.assertGreater(len(drawn), 1)
+
+    def test_stats_tell_the_seed(self):
+        result = self.service.good("run", self.model, "--raw", "-n", 3, "--stats", "--seed", 5, "hi")
+        self.assertIn("seed: 5", result.err)
+        self.assertIn("tokens/s", result.err)
+
+    def test_text_is_utf8_and_prompt_forms_agree(self):
+        args = ("--raw", "-n", "20", "--ignore-eos")
+        by_word = self.service.good("run", self.model, *args, "Hello", "world").out
+        by_pipe = self.service.good("run", self.model, *args, stdin="Hello world").out
+        by_dash = self.service.good("run", self.model, *args, "-", stdin="Hello world").out
+        self.assertEqual(by_word, by_pipe)
+        self.assertEqual(by_word, by_dash)
+
+    def test_tokenize_round_trip(self):
+        for case in self.about["text_cases"]:
+            args = ["tokenize", self.model]
+            args += [] if case["add_special"] else ["--no-special"]
+            args += [] if case["parse_special"] else ["--no-parse-special"]
+            with self.subTest(text=case["text"]):
+                self.assertEqual(self.service.good(*args, stdin=case["text"]).json(), case["tokens"])
+        lines = "".join(json.dumps({k: c[k] for k in ("text", "add_special", "parse_special")}) + "\n"
+                        for c in self.about["text_cases"])
+        out = self.service.good("tokenize", self.model, "--jsonl", stdin=lines).out.decode()
+        self.assertEqual([json.loads(line) for line in out.splitlines()],
+                         [c["tokens"] for c in self.about["text_cases"]])
+        ids = self.service.good("tokenize", self.model, "--no-special", stdin="Round trip é 😀").out
+        self.assertEqual(self.service.good("detokenize", self.model, stdin=ids).out.decode().strip(),
+                         "Round trip é 😀")
+
+    def test_chat_cases(self):
+        for case in self.about["chat_cases"]:
+            if [m["role"] for m in case["messages"]] == ["user"]:
+                got = self.service.good("tokenize", self.model, "--chat",
+                                        stdin=case["messages"][0]["content"]).json()
+                self.assertEqual(got, case["tokens"])
+
+    def test_info_and_plan(self):
+        info = self.service.good("info", self.model, "--json").json()
+        self.assertEqual(info["architecture"], "llama")
+        table = self.service.good("plan", self.model).out.decode()
+        self.assertIn("attention", table)
+        self.assertTrue(self.service.good("plan", self.model, "--svg").out.startswith(b"<svg"))
+        self.assertIn(b"digraph", self.service.good("plan", self.model, "--dot").out)
+
+    def test_interrupt_cancels(self):
+        process = self.service.start("run", self.model, "--tokens",
+                                     self.service.tokens_file(self.tokens), "-n", 100000,
+                                     "--ignore-eos", "--ctx", 0, "--temp", 1)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=5)
+        self.assertIn(process.returncode, (130, 0))  # 0: the context was full before
+        self.assertEqual(self.service.ids(self.model, self.tokens, 5),
+                         self.about["cases"][-1]["greedy"][:5])
+
+    def test_reader_that_goes_away(self):
+        process = self.service.start("run", self.model, "--tokens",
+                                     self.service.tokens_file(self.tokens), "-n", 500, "--ignore-eos")
+        process.stdout.close()
+        process.wait(timeout=10)
+        self.assertEqual(process.stderr.read(), b"")
+
+    def test_killed_client_frees_its_seat(self):
+        process = self.service.start("run", self.model, "--tokens",
+                                     self.service.tokens_file(self.tokens), "-n", 100000,
+                                     "--ignore-eos")
+        time.sleep(0.1)
+        process.kill()
+        process.communicate()
+        wait_until(lambda: not any(m.get("requests") for m in self.service.ps()["models"]), 2,
+                   "no request left")
+
+
+class Daemon(unittest.TestCase):
+    def setUp(self):
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+        _, self.model, _ = models()[0]
+
+    def test_ps_without_a_service(self):
+        self.assertEqual(self.service.tern("ps").code, 7)
+        self.assertEqual(self.service.tern("stop").code, 0)
+        self.assertEqual(self.service.tern("unload", self.model).code, 7)
+
+    def test_it_holds_none_of_the_callers_files(self):
+        read, write = os.pipe()
+        os.set_inheritable(write, True)
+        subprocess.run([TERN, "tokenize", self.model], input=b"hi", env=self.service.env,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(write,), check=True)
+        os.close(write)
+        self.assertEqual(os.read(read, 1), b"")  # would block while anybody held the other end
+        os.close(read)
+
+    def test_it_is_a_session_of_its_own(self):
+        self.service.good("tokenize", self.model, stdin="hi")
+        pid = self.service.coordinator_pid()
+        self.assertEqual(os.getsid(pid), pid)
+        self.assertNotEqual(os.getsid(pid), os.getsid(0))
+
+    def test_two_at_once_start_one_service(self):
+        running = [self.service.start("tokenize", self.model) for _ in range(4)]
+        for process in running:
+            process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 0)
+
+    def test_other_folders_are_another_service(self):
+        other = Service()
+        self.addCleanup(other.stop)
+        for service in (self.service, other):
+            service.good("tokenize", self.model, stdin="hi")
+        self.assertNotEqual(self.service.coordinator_pid(), other.coordinator_pid())
+
+    def test_stale_socket_is_replaced(self):
+        self.service.good("tokenize", self.model, stdin="hi")
+        pid = self.service.coordinator_pid()
+        kill(pid)
+        wait_until(lambda: not alive(pid), 2, "coordinator dead")
+        self.service.good("tokenize", self.model, stdin="hi")
+
+    def test_ps_json(self):
+        self.service.good("load", self.model)
+        ps = self.service.ps()
+        self.assertTrue(alive(ps["coordinator"]["pid"]))
+        worker = next(w for w in ps["workers"] if w["role"] == "cpu")
+        self.assertLessEqual({"role", "pid", "state", "restarts"}, set(worker))
+        self.assertEqual(len(ps["models"]), 1)
+        self.service.good("unload", self.model)
+        self.assertEqual(self.service.ps()["models"], [])
+
+    def test_not_enough_memory_names_what_is_missing(self):
+        service = Service(TERN_RESERVE_MIB=10**7)
+        self.addCleanup(service.stop)
+        result = service.tern("run", self.model, "--raw", "hi")
+        self.assertEqual(result.code, 4, result)
+        self.assertIn("MiB", result.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,421 @@
+/* Vocabularies put together by hand: small ones whose ids can be seen at once, and broken ones. */
+#include "coordinator/tokenizer/tokenizer.h"
+#include "tests/unit/model_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 64, MOST_KEYS = 24 };
+
+static struct tern_error error;
+
+/* A vocabulary and what else its file says; what is NULL or 0 is absent. */
+struct recipe {
+    const char *model, *pre;
+    const char *tokens[MOST];
+    int32_t types[MOST];
+    const char *merges[MOST];
+    float scores[MOST];
+    uint32_t token_count, type_count, merge_count, score_count;
+    const char *number_key[4];
+    uint64_t number[4];
+    const char *flag_key[2];
+    bool flag[2];
+};
+
+static uint32_t add_strings(const char *const *texts, uint32_t count, struct tern_string *out)
+{
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = (struct tern_string){texts[i], strlen(texts[i])};
+    return count;
+}
+
+static enum tern_status cook(const struct recipe *recipe, struct tern_tokenizer **tokenizer)
+{
+    struct tern_string tokens[MOST], merges[MOST], model, pre;
+    struct test_key keys[MOST_KEYS];
+    uint32_t count = 0;
+    add_strings(recipe->tokens, recipe->token_count, tokens);
+    add_strings(recipe->merges, recipe->merge_count, merges);
+    if (recipe->model != NULL) {
+        add_strings(&recipe->model, 1, &model);
+        keys[count++] = (struct test_key){"tokenizer.ggml.model", TERN_V_STRING, false, &model, 1};
+    }
+    if (recipe->pre != NULL) {
+        add_strings(&recipe->pre, 1, &pre);
+        keys[count++] = (struct test_key){"tokenizer.ggml.pre", TERN_V_STRING, false, &pre, 1};
+    }
+    if (recipe->token_count > 0)
+        keys[count++] = (struct test_key){"tokenizer.ggml.tokens", TERN_V_STRING, true, tokens,
+                                          recipe->token_count};
+    if (recipe->type_count > 0)
+        keys[count++] = (struct test_key){"tokenizer.ggml.token_type", TERN_V_I32, true,
+                                          recipe->types, recipe->type_count};
+    if (recipe->merge_count > 0)
+        keys[count++] = (struct test_key){"tokenizer.ggml.merges", TERN_V_STRING, true, merges,
+                                          recipe->merge_count};
+    if (recipe->score_count > 0)
+        keys[count++] = (struct test_key){"tokenizer.ggml.scores", TERN_V_F32, true, recipe->scores,
+                                          recipe->score_count};
+    for (size_t i = 0; i < 4 && recipe->number_key[i] != NULL; i++)
+        keys[count++] =
+            (struct test_key){recipe->number_key[i], TERN_V_U64, false, &recipe->number[i], 1};
+    for (size_t i = 0; i < 2 && recipe->flag_key[i] != NULL; i++)
+        keys[count++] =
+            (struct test_key){recipe->flag_key[i], TERN_V_BOOL, false, &recipe->flag[i], 1};
+    struct test_catalog catalog;
+    test_catalog_make(keys, count, &catalog);
+    error = (struct tern_error){0};
+    const enum tern_status status = tern_tokenizer_new(catalog.catalog, tokenizer, &error);
+    test_catalog_close(&catalog);
+    return status;
+}
+
+static void refuse(const struct recipe *recipe, enum tern_status wanted, const char *words)
+{
+    struct tern_tokenizer *tokenizer;
+    const enum tern_status status = cook(recipe, &tokenizer);
+    if (status != wanted || strstr(error.message, words) == NULL)
+        fail_msg("status %d (\"%s\"), wanted %d (\"%s\")", status, error.message, wanted, words);
+    assert_null(tokenizer);
+}
+
+static void check_ids(const struct tern_tokenizer *tokenizer, const struct tern_text *pieces,
+                      size_t count, bool add_special, const char *wanted)
+{
+    struct tern_ids ids;
+    assert_int_equal(tern_tokenize(tokenizer, pieces, count, add_special, &ids, &error), TERN_OK);
+    char got[1024] = "";
+    for (size_t i = 0; i < ids.count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), i == 0 ? "%u" : " %u", ids.id[i]);
+    tern_ids_free(&ids);
+    assert_string_equal(got, wanted);
+}
+
+static void check_text(const struct tern_tokenizer *tokenizer, const char *text, bool special,
+                       const char *wanted)
+{
+    const struct tern_text piece = {
+        .bytes = text, .length = strlen(text), .parse_special = special};
+    check_ids(tokenizer, &piece, 1, false, wanted);
+}
+
+/* a b c ab bc abc </s> <x> */
+static const struct recipe small_bpe = {
+    .model = "gpt2",
+    .pre = "gpt-2",
+    .tokens = {"a", "b", "c", "ab", "bc", "abc", "</s>", "<x>", "<", "s", "/", ">", "x"},
+    .types = {1, 1, 1, 1, 1, 1, 3, 4, 1, 1, 1, 1, 1},
+    .merges = {"b c", "a bc", "a b"},
+    .token_count = 13,
+    .type_count = 13,
+    .merge_count = 3,
+    .number_key = {"tokenizer.ggml.eos_token_id"},
+    .number = {6},
+};
+
+static const struct recipe small_spm = {
+    .model = "llama",
+    .tokens = {"<unk>", "<s>", "</s>", "a", "b", "ab", "\u2581", "\u2581a", "<0x41>", "c"},
+    .types = {2, 3, 3, 1, 1, 1, 1, 1, 6, 1},
+    .scores = {0, 0, 0, -1, -2, -3, -4, -5, 0, -6},
+    .token_count = 10,
+    .type_count = 10,
+    .score_count = 10,
+};
+
+static void bpe_merges_by_rank(void **state)
+{
+    (void)state;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&small_bpe, &tokenizer), TERN_OK);
+    check_text(tokenizer, "abc", false, "5");
+    check_text(tokenizer, "ab", false, "3");
+    check_text(tokenizer, "abab", false, "3 3");
+    check_text(tokenizer, "", false, "");
+    /* Bytes without a token are dropped before their neighbours merge. */
+    check_text(tokenizer, "aZb", false, "3");
+    check_text(tokenizer, "</s>", true, "6");
+    check_text(tokenizer, "</s>", false, "8 10 9 11");
+    check_text(tokenizer, "a<x>b", false, "0 7 1");
+    assert_true(tern_is_end(tokenizer, 6));
+    assert_false(tern_is_end(tokenizer, 7));
+    assert_int_equal(tern_token_id(tokenizer, "abc", 3), 5);
+    assert_int_equal(tern_token_id(tokenizer, "<x>", 3), 7);
+    assert_int_equal(tern_token_id(tokenizer, "abcd", 4), -1);
+    tern_tokenizer_free(tokenizer);
+}
+
+static void sentencepiece_merges_by_score(void **state)
+{
+    (void)state;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&small_spm, &tokenizer), TERN_OK);
+    /* A space goes before the text; "ab" has a better score than space + "a". */
+    check_text(tokenizer, "ab", false, "6 5");
+    check_text(tokenizer, "a", false, "7");
+    check_text(tokenizer, "A", false, "6 8");
+    /* No byte tokens for these: one unknown token for the run. */
+    check_text(tokenizer, "xyc", false, "6 0 9");
+    check_text(tokenizer, "<s>a", true, "1 7");
+    const struct tern_text piece = {.bytes = "a", .length = 1};
+    check_ids(tokenizer, &piece, 1, true, "1 7");
+    tern_tokenizer_free(tokenizer);
+}
+
+/* Special tokens count only where they lie wholly in pieces that allow them. */
+static void pieces_keep_control_tokens_apart(void **state)
+{
+    (void)state;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&small_bpe, &tokenizer), TERN_OK);
+    const struct tern_text cut[] = {{"a</", 3, true}, {"s>b", 3, true}};
+    check_ids(tokenizer, cut, 2, false, "0 6 1");
+    const struct tern_text half[] = {{"a</", 3, true}, {"s>b", 3, false}};
+    check_ids(tokenizer, half, 2, false, "0 8 10 9 11 1");
+    const struct tern_text other[] = {{"a</", 3, false}, {"s>b", 3, true}};
+    check_ids(tokenizer, other, 2, false, "0 8 10 9 11 1");
+    const struct tern_text mixed[] = {
+        {"</s>", 4, false}, {"</s>", 4, true}, {"", 0, false}, {"<x", 2, true}, {">", 1, false}};
+    check_ids(tokenizer, mixed, 5, false, "8 10 9 11 6 7");
+    /* Merging goes on over the borders of pieces. */
+    const struct tern_text word[] = {{"a", 1, true}, {"b", 1, false}, {"c", 1, true}};
+    check_ids(tokenizer, word, 3, false, "5");
+    tern_tokenizer_free(tokenizer);
+}
+
+static void unknown_kinds_are_refused_by_name(void **state)
+{
+    (void)state;
+    struct recipe recipe = small_bpe;
+    recipe.pre = "no-such-pre";
+    refuse(&recipe, TERN_UNSUPPORTED, "no-such-pre");
+    recipe.pre = "";
+    refuse(&recipe, TERN_UNSUPPORTED, "tokenizer.ggml.pre");
+    recipe.pre = NULL;
+    refuse(&recipe, TERN_UNSUPPORTED, "tokenizer.ggml.pre");
+    recipe.pre = "default";
+    refuse(&recipe, TERN_UNSUPPORTED, "default");
+    recipe = small_bpe;
+    recipe.model = "no-such-model";
+    refuse(&recipe, TERN_UNSUPPORTED, "no-such-model");
+    recipe.model = NULL;
+    refuse(&recipe, TERN_UNSUPPORTED, "tokenizer.ggml.model");
+}
+
+static void broken_vocabularies_are_refused(void **state)
+{
+    (void)state;
+    struct recipe recipe = small_bpe;
+    recipe.token_count = 0;
+    refuse(&recipe, TERN_BAD_MODEL, "tokenizer.ggml.tokens");
+    recipe = small_bpe;
+    recipe.type_count = 12;
+    refuse(&recipe, TERN_BAD_MODEL, "tokenizer.ggml.token_type");
+    recipe = small_bpe;
+    recipe.types[3] = 7;
+    refuse(&recipe, TERN_BAD_MODEL, "token 3");
+    recipe.types[3] = -1;
+    refuse(&recipe, TERN_BAD_MODEL, "token 3");
+    recipe = small_bpe;
+    recipe.merge_count = 0;
+    refuse(&recipe, TERN_BAD_MODEL, "tokenizer.ggml.merges");
+    recipe = small_spm;
+    recipe.score_count = 0;
+    refuse(&recipe, TERN_BAD_MODEL, "tokenizer.ggml.scores");
+    recipe.score_count = 9;
+    refuse(&recipe, TERN_BAD_MODEL, "tokenizer.ggml.scores");
+    recipe = small_spm;
+    recipe.scores[4] = 0.0f / 0.0f;
+    refuse(&recipe, TERN_BAD_MODEL, "token 4");
+    recipe.scores[4] = -1.0f / 0.0f;
+    refuse(&recipe, TERN_BAD_MODEL, "token 4");
+    char text[400];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    recipe = small_bpe;
+    recipe.tokens[6] = text;
+    refuse(&recipe, TERN_BAD_MODEL, "token 6");
+}
+
+static void bad_merges_are_refused(void **state)
+{
+    (void)state;
+    static const char *const merges[] = {"",       " ",        "a",     "ab",  "a ",
+                                         " b",     "a  b",     "a z",   "c a", "a b c",
+                                         "a \x80", "a \u2603", "</s> a"};
+    for (size_t i = 0; i < sizeof merges / sizeof merges[0]; i++) {
+        struct recipe recipe = small_bpe;
+        recipe.merges[1] = merges[i];
+        refuse(&recipe, TERN_BAD_MODEL, "entry 1");
+    }
+}
+
+/* Ids that no token has are absent; nothing is looked up with them. */
+static void special_ids_out_of_range_are_absent(void **state)
+{
+    (void)state;
+    static const uint64_t numbers[] = {13, 1u << 31, UINT32_MAX, 1ull << 32, UINT64_MAX};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct recipe recipe = small_bpe;
+        recipe.number_key[0] = "tokenizer.ggml.eos_token_id";
+        recipe.number_key[1] = "tokenizer.ggml.bos_token_id";
+        recipe.number_key[2] = "tokenizer.ggml.eot_token_id";
+        for (size_t k = 0; k < 3; k++)
+            recipe.number[k] = numbers[i];
+        recipe.flag_key[0] = "tokenizer.ggml.add_bos_token";
+        recipe.flag_key[1] = "tokenizer.ggml.add_eos_token";
+        recipe.flag[0] = recipe.flag[1] = true;
+        struct tern_tokenizer *tokenizer;
+        assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+        assert_int_equal(tern_bos(tokenizer), -1);
+        assert_int_equal(tern_eos(tokenizer), -1);
+        const struct tern_text piece = {.bytes = "a", .length = 1};
+        check_ids(tokenizer, &piece, 1, true, "0");
+        uint32_t ends[4];
+        assert_int_equal(tern_end_tokens(tokenizer, ends, 4), 1); /* </s> by its name */
+        assert_int_equal(ends[0], 6);
+        tern_tokenizer_free(tokenizer);
+    }
+    /* One token, and defaults that would lie outside. */
+    struct recipe recipe = small_spm;
+    recipe.token_count = recipe.type_count = recipe.score_count = 1;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    assert_int_equal(tern_bos(tokenizer), -1);
+    assert_int_equal(tern_eos(tokenizer), -1);
+    check_text(tokenizer, "a", false, "0");
+    tern_tokenizer_free(tokenizer);
+}
+
+/* Duplicates: the first counts. Empty tokens and tokens that are no text never match. */
+static void odd_tokens_do_no_harm(void **state)
+{
+    (void)state;
+    struct recipe recipe = small_bpe;
+    recipe.tokens[9] = "a";
+    recipe.tokens[10] = "";
+    recipe.tokens[11] = "\x80\xff";
+    recipe.tokens[12] = "</s>";
+    recipe.types[10] = 3;
+    recipe.types[11] = 4;
+    recipe.types[12] = 3;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    check_text(tokenizer, "abc", false, "5");
+    check_text(tokenizer, "a</s>\u00c0b", true, "0 6 1");
+    size_t length;
+    tern_token_bytes(tokenizer, 10, &length);
+    assert_int_equal(length, 0);
+    tern_tokenizer_free(tokenizer);
+
+    recipe = small_spm;
+    recipe.tokens[3] = "";
+    recipe.tokens[4] = "\xe2\x96";
+    recipe.tokens[5] = "\xff";
+    recipe.tokens[8] = "<0xZZ>";
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    check_text(tokenizer, "abc", false, "7 0 9");
+    tern_tokenizer_free(tokenizer);
+
+    /* A control token whose text merging would reach stays out of reach. */
+    recipe = small_bpe;
+    recipe.types[4] = 3;
+    refuse(&recipe, TERN_BAD_MODEL, "entry 0");
+    recipe = small_spm;
+    recipe.types[5] = 3;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    check_text(tokenizer, "ab", false, "7 4");
+    check_text(tokenizer, "ab", true, "5");
+    tern_tokenizer_free(tokenizer);
+}
+
+static void bad_calls_are_refused(void **state)
+{
+    (void)state;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&small_bpe, &tokenizer), TERN_OK);
+    struct tern_ids ids;
+    const struct tern_text broken = {.bytes = "a\xc3", .length = 2};
+    assert_int_equal(tern_tokenize(tokenizer, &broken, 1, false, &ids, &error), TERN_USAGE);
+    assert_null(ids.id);
+    /* A character cut over two pieces is whole. */
+    const struct tern_text cut[] = {{"a\xc3", 2, false}, {"\xa9", 1, false}};
+    check_ids(tokenizer, cut, 2, false, "0");
+    char *text = NULL;
+    size_t length = 0;
+    struct tern_decoder decoder = {0};
+    const uint32_t outside[] = {0, 13};
+    assert_int_equal(
+        tern_decode(tokenizer, &decoder, outside, 2, false, true, &text, &length, &error),
+        TERN_USAGE);
+    assert_int_equal(length, 0);
+    free(text);
+    tern_tokenizer_free(tokenizer);
+}
+
+static void decode_step(const struct tern_tokenizer *tokenizer, struct tern_decoder *decoder,
+                        uint32_t id, bool skip_control, bool last, const char *wanted)
+{
+    char *text = NULL;
+    size_t length = 0;
+    assert_int_equal(
+        tern_decode(tokenizer, decoder, &id, 1, skip_control, last, &text, &length, &error),
+        TERN_OK);
+    assert_int_equal(length, strlen(wanted));
+    assert_memory_equal(text, wanted, length);
+    free(text);
+}
+
+/* Characters come whole; what is left at the end comes as it is. */
+static void streaming_gives_whole_characters(void **state)
+{
+    (void)state;
+    struct recipe recipe = small_spm;
+    static const char *const bytes[] = {"<0xF0>", "<0x9F>", "<0x98>", "<0x80>"};
+    for (size_t i = 0; i < 4; i++) {
+        recipe.tokens[10 + i] = bytes[i];
+        recipe.types[10 + i] = 6;
+    }
+    recipe.token_count = recipe.type_count = recipe.score_count = 14;
+    struct tern_tokenizer *tokenizer;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    struct tern_decoder decoder = {0};
+    decode_step(tokenizer, &decoder, 1, false, false, "<s>");
+    decode_step(tokenizer, &decoder, 7, false, false, "a"); /* the first space is dropped */
+    decode_step(tokenizer, &decoder, 7, false, false, " a");
+    decode_step(tokenizer, &decoder, 10, false, false, "");
+    decode_step(tokenizer, &decoder, 11, false, false, "");
+    decode_step(tokenizer, &decoder, 12, false, false, "");
+    decode_step(tokenizer, &decoder, 13, false, false, "\U0001f600");
+    decode_step(tokenizer, &decoder, 10, false, false, "");
+    decode_step(tokenizer, &decoder, 3, false, false,
+                "\xf0"
+                "a");
+    decode_step(tokenizer, &decoder, 2, true, false, "");
+    decode_step(tokenizer, &decoder, 10, false, false, "");
+    decode_step(tokenizer, &decoder, 11, false, true, "\xf0\x9f");
+    tern_tokenizer_free(tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bpe_merges_by_rank),
+        cmocka_unit_test(sentencepiece_merges_by_score),
+        cmocka_unit_test(pieces_keep_control_tokens_apart),
+        cmocka_unit_test(unknown_kinds_are_refused_by_name),
+        cmocka_unit_test(broken_vocabularies_are_refused),
+        cmocka_unit_test(bad_merges_are_refused),
+        cmocka_unit_test(special_ids_out_of_range_are_absent),
+        cmocka_unit_test(odd_tokens_do_no_harm),
+        cmocka_unit_test(bad_calls_are_refused),
+        cmocka_unit_test(streaming_gives_whole_characters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
