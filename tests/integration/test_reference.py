@@ -9,6 +9,7 @@ from harness import BUILD, Service, floats, models
 
 REFERENCE = BUILD / "tests" / "reference" / "reference"
 SETTINGS = list(itertools.product(("fast", "high"), ("f16", "f32")))
+BEYOND = 300  # tokens that reach into a second block of 256 positions
 CASES = 2  # short and medium; the long one adds minutes, and test_golden runs it
 
 
@@ -59,8 +60,19 @@ def add_test(name, path, about):
     setattr(Reference, "test_" + name.replace("-", "_"), test)
 
 
+def add_block_test(name, path, about):
+    def test(self):
+        tokens = (about["cases"][1]["tokens"] * BEYOND)[:BEYOND]
+        self.check(path, tokens, "fast", "f16")
+    setattr(Reference, "test_beyond_a_block_" + name.replace("-", "_"), test)
+
+
+_seen = set()
 for _name, _path, _about in models():
     add_test(_name, _path, _about)
+    if _about["arch"] not in _seen:
+        add_block_test(_name, _path, _about)
+    _seen.add(_about["arch"])
 
 if __name__ == "__main__":
     unittest.main()
