@@ -11,9 +11,7 @@
 #include "proto/numerics/quantize.h"
 #include "workers/compute-cpu/kernels/rows.h"
 
-/* Products of fewer tokens read the weights once per token, in groups of rows that stay in L1;
- * more tokens unpack them into a panel first. */
-enum { PANEL_TOKENS = 4, PANEL_COLUMNS = 768, PANEL_ROWS = 2 * LANES };
+enum { PANEL_COLUMNS = 768, PANEL_ROWS = 2 * LANES };
 /* Tokens of a tile: accumulators for PANEL_ROWS rows of each must fit the registers. */
 enum { TILE_TOKENS = LANES == 16 ? 6 : 3 };
 
@@ -71,12 +69,13 @@ INLINE void prefetch(const uint8_t *p, size_t bytes)
         _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
-/* What is read after the group of rows that begins at `row`. */
-INLINE const uint8_t *after_group(const struct tern_matmul *m, uint32_t row, uint32_t end)
+/* What is read after the `n` rows that begin at `row`. */
+INLINE const uint8_t *after_rows(const struct tern_matmul *m, uint32_t row, uint32_t n,
+                                 uint32_t end)
 {
-    if (row + LANES >= end && m->next != NULL)
+    if (row + n >= end && m->next != NULL)
         return m->next;
-    return m->weights + (row + (uint64_t)LANES) * m->row_bytes;
+    return m->weights + (row + (uint64_t)n) * m->row_bytes;
 }
 
 /* ---- Panels: LANES rows by a stretch of columns, unpacked ---- */
@@ -85,6 +84,7 @@ struct panel_walk {
     uint32_t row, rows;     /* of the matrix; at most PANEL_ROWS */
     uint32_t column, count; /* the stretch */
     bool first, last;       /* of the row */
+    const uint8_t *ahead;   /* what is read next */
 };
 
 /* Where the panel of rows walk.row + p*LANES ... reads: in place, or, where fewer rows than lanes
@@ -138,7 +138,8 @@ INLINE void walk_panels(const struct tern_matmul *m, uint32_t begin, uint32_t en
         if (end - row < PANEL_ROWS && end - begin >= PANEL_ROWS)
             row = end - PANEL_ROWS;
         struct panel_walk walk = {.row = row,
-                                  .rows = end - row < PANEL_ROWS ? end - row : PANEL_ROWS};
+                                  .rows = end - row < PANEL_ROWS ? end - row : PANEL_ROWS,
+                                  .ahead = after_rows(m, row, PANEL_ROWS, end)};
         for (uint32_t column = 0; column < m->columns; column += PANEL_COLUMNS) {
             const uint32_t left = m->columns - column;
             walk.column = column;

@@ -15,6 +15,7 @@ enum {
     SPANS = BLOCK / SPAN,
     SUBS = 16, /* the most sub-blocks of a block */
     MINIMUMS = 8,
+    PANEL_TOKENS = 6, /* from here on (measured) unpacking pays */
 };
 
 /* Elements of a sub-block. */
@@ -180,7 +181,7 @@ INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_m
     FOR_ROW_GROUPS(row, begin, end)
     {
         const struct rows rows = {m->weights + row * m->row_bytes, m->row_bytes};
-        const uint8_t *ahead = after_group(m, row, end);
+        const uint8_t *ahead = after_rows(m, row, LANES, end);
         for (uint32_t token = 0; token < m->tokens; token++) {
             struct act_row x = view_act(m, layout, token);
             vf chain = vf_zero();
@@ -315,11 +316,16 @@ INLINE void multiply_panel(enum tern_type type, unsigned bits, const struct tern
     const size_t bytes = block_bytes(type);
     const uint32_t blocks = walk->count / BLOCK;
     uint8_t *copy = scratch + (PANEL_COLUMNS / BLOCK) * sizeof *panel;
+    const uint8_t *ahead = walk->ahead + walk->column / BLOCK * PANEL_ROWS * bytes;
     for (unsigned p = 0; p < 2; p++) {
         struct rows rows =
             panel_rows(m, walk, p, walk->column / BLOCK * bytes, blocks * bytes, copy);
-        for (uint32_t b = 0; b < blocks; b++)
-            unpack_block(type, rows_ahead(rows, b * bytes), p, panel + b);
+        for (uint32_t b = 0; b < blocks; b++) {
+            prefetch(ahead, LANES * bytes);
+            ahead += LANES * bytes;
+            unpack_block(type, rows, p, panel + b);
+            rows.base += bytes;
+        }
     }
     const struct tern_act_layout layout = tern_act_layout(m->act, m->columns);
     uint32_t token = 0;

@@ -9,7 +9,8 @@
 #include "workers/compute-cpu/kernels/operations.h"
 #include "workers/compute-cpu/kernels/product.h"
 
-enum { BLOCK = 32, DWORDS = BLOCK / 4 };
+/* From PANEL_TOKENS on (measured) unpacking pays; fewer read a group of rows once per token. */
+enum { BLOCK = 32, DWORDS = BLOCK / 4, PANEL_TOKENS = 3 };
 
 /* The term of a block: (d*as)*isum, + (m*as)*sum(v). */
 INLINE vf block_term(enum tern_type type, vi isum, vf d, vf minimum, float scale, int32_t sum)
@@ -51,7 +52,7 @@ INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_m
     FOR_ROW_GROUPS(row, begin, end)
     {
         const struct rows rows = {m->weights + row * m->row_bytes, m->row_bytes};
-        const uint8_t *ahead = after_group(m, row, end);
+        const uint8_t *ahead = after_rows(m, row, LANES, end);
         for (uint32_t token = 0; token < m->tokens; token++) {
             const struct act_row x = view_act(m, layout, token);
             const vf sum = dot_rows(type, bits, rows, blocks, x, token == 0 ? ahead : NULL);
@@ -155,10 +156,13 @@ INLINE void multiply_panel(enum tern_type type, unsigned bits, const struct tern
     const size_t bytes = block_bytes(type);
     const uint32_t blocks = walk->count / BLOCK;
     uint8_t *copy = scratch + (PANEL_COLUMNS / BLOCK) * sizeof *panel;
+    const uint8_t *ahead = walk->ahead + walk->column / BLOCK * PANEL_ROWS * bytes;
     for (unsigned p = 0; p < 2; p++) {
         struct rows rows =
             panel_rows(m, walk, p, walk->column / BLOCK * bytes, blocks * bytes, copy);
         for (uint32_t b = 0; b < blocks; b++) {
+            prefetch(ahead, LANES * bytes);
+            ahead += LANES * bytes;
             unpack_block(type, rows, p, panel + b);
             rows.base += bytes;
         }
