@@ -195,7 +195,8 @@ enum tern_status client_call(struct client *client, struct tern_pack *pack, clie
     return status;
 }
 
-/* The service holds its lock a moment before it answers. */
+/* The service holds its lock a moment before it answers; one that is dying holds it a moment too
+ * long. TERN_NO_SERVICE with no message when it turns out to be gone. */
 static enum tern_status wait_for_answer(struct client *client, struct tern_error *error)
 {
     const uint64_t deadline = tern_now_ns() + CONNECT_MS * 1000000ull;
@@ -206,20 +207,38 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
     while (tern_now_ns() < deadline && !interrupted) {
         zmq_msg_t part;
         struct tern_message reply;
-        const enum tern_status status = receive(client, 200, &part, &reply, error);
-        if (status == TERN_INTERRUPTED)
-            continue;
-        zmq_msg_close(&part);
-        if (status != TERN_OK)
-            return tern_fail(error, TERN_NO_SERVICE,
-                             "the running service is of another version; stop it (tern stop, or "
-                             "kill %d) and try again",
-                             tern_runtime_holder(&client->runtime));
-        return TERN_OK;
+        const enum tern_status status = receive(client, 100, &part, &reply, error);
+        if (status != TERN_INTERRUPTED) {
+            zmq_msg_close(&part);
+            return status == TERN_OK
+                       ? TERN_OK
+                       : tern_fail(error, TERN_NO_SERVICE,
+                                   "the running service is of another version; stop it (kill %d) "
+                                   "and try again",
+                                   tern_runtime_holder(&client->runtime));
+        }
+        if (tern_runtime_holder(&client->runtime) == 0)
+            return tern_fail(error, TERN_NO_SERVICE, "%s", "");
     }
     return tern_fail(error, interrupted ? TERN_INTERRUPTED : TERN_NO_SERVICE,
                      "the service (process %d) does not answer",
                      tern_runtime_holder(&client->runtime));
+}
+
+static enum tern_status connect_once(struct client *client, bool start, struct tern_error *error)
+{
+    enum tern_status status = TERN_OK;
+    if (tern_runtime_holder(&client->runtime) == 0)
+        status = start ? service_start(&client->runtime, error)
+                       : tern_fail(error, TERN_NO_SERVICE,
+                                   "no service runs; tern run starts one, and so does tern serve");
+    if (status == TERN_OK)
+        status = connect_socket(client, error);
+    if (status == TERN_OK)
+        status = wait_for_answer(client, error);
+    if (status != TERN_OK)
+        client_close(client);
+    return status;
 }
 
 enum tern_status client_open(struct client *client, bool start, struct tern_error *error)
@@ -227,17 +246,12 @@ enum tern_status client_open(struct client *client, bool start, struct tern_erro
     *client = (struct client){0};
     catch_signals();
     enum tern_status status = tern_runtime_open(&client->runtime, error);
-    if (status == TERN_OK && tern_runtime_holder(&client->runtime) == 0)
-        status = start ? service_start(&client->runtime, error)
-                       : tern_fail(error, TERN_NO_SERVICE,
-                                   "no service runs; start one with tern "
-                                   "serve, or just use tern run");
     if (status == TERN_OK)
-        status = connect_socket(client, error);
-    if (status == TERN_OK)
-        status = wait_for_answer(client, error);
-    if (status != TERN_OK)
-        client_close(client);
+        status = connect_once(client, start, error);
+    if (status == TERN_NO_SERVICE && error->message[0] == '\0')
+        status = connect_once(client, start, error);
+    if (status == TERN_NO_SERVICE && error->message[0] == '\0')
+        tern_fail(error, status, "the service ended as soon as it was reached; try again");
     return status;
 }
 

@@ -1,3 +1,4 @@
+/* From a file's template and a list of messages to ids. */
 #include "coordinator/chat/chat.h"
 
 #include "coordinator/chat/style.h"

@@ -1,3 +1,4 @@
+/* A scanner of Jinja text that knows tags, strings and comments, and nothing else. */
 #include "coordinator/chat/spelling.h"
 
 #include <ctype.h>

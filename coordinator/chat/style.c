@@ -1,3 +1,4 @@
+/* The phrases of the known forms. Each was compared with what the published templates give. */
 #include "coordinator/chat/style.h"
 
 #include "coordinator/chat/spelling.h"
@@ -107,7 +108,7 @@ static bool read_llama3(const char *text, struct chat_style *style)
 static bool read_gemma(const char *text, struct chat_style *style)
 {
     const bool prefix =
-        has(text, "'<start_of_turn>'+role+'\\n'+(first_user_prefix if loop.first else '')") &&
+        has(text, "'<start_of_turn>'+role+'\\n'+(first_user_prefix if loop.first else'')") &&
         has(text, "{{message.content|trim}}");
     if (!prefix &&
         !has(text, "'<start_of_turn>'+role+'\\n'+message.content|trim+'<end_of_turn>\\n'"))

@@ -1,3 +1,4 @@
+/* Words to ids, and the memory of words met before in the same call. */
 #include "coordinator/tokenizer/encode.h"
 
 #include "coordinator/tokenizer/hash.h"

@@ -155,16 +155,15 @@ static uint64_t draw_seed(void)
 }
 
 /* The slot of these bytes, or the free one where they belong. */
-static struct token_slot *find_slot(const struct vocabulary *v, const char *bytes, size_t length,
-                                    uint32_t *tag)
+static struct token_slot *find_slot(const struct vocabulary *v, uint64_t hash, const char *bytes,
+                                    size_t length)
 {
-    const uint64_t hash = hash_bytes(bytes, length, v->seed);
-    *tag = (uint32_t)(hash >> 32);
+    const uint32_t tag = (uint32_t)(hash >> 32);
     for (uint32_t at = (uint32_t)hash & v->slot_mask;; at = (at + 1) & v->slot_mask) {
         struct token_slot *slot = &v->slot[at];
         if (slot->id == TOKEN_NONE)
             return slot;
-        if (slot->tag != *tag)
+        if (slot->tag != tag)
             continue;
         size_t length_there;
         const char *there = vocabulary_bytes(v, slot->id, &length_there);
@@ -173,10 +172,22 @@ static struct token_slot *find_slot(const struct vocabulary *v, const char *byte
     }
 }
 
+uint64_t vocabulary_prepare(const struct vocabulary *vocabulary, const char *bytes, size_t length)
+{
+    const uint64_t hash = hash_bytes(bytes, length, vocabulary->seed);
+    __builtin_prefetch(&vocabulary->slot[(uint32_t)hash & vocabulary->slot_mask]);
+    return hash;
+}
+
+uint32_t vocabulary_find_prepared(const struct vocabulary *vocabulary, uint64_t prepared,
+                                  const char *bytes, size_t length)
+{
+    return find_slot(vocabulary, prepared, bytes, length)->id;
+}
+
 uint32_t vocabulary_find(const struct vocabulary *vocabulary, const char *bytes, size_t length)
 {
-    uint32_t tag;
-    return find_slot(vocabulary, bytes, length, &tag)->id;
+    return find_slot(vocabulary, hash_bytes(bytes, length, vocabulary->seed), bytes, length)->id;
 }
 
 /* The first of equal tokens wins; `type` alone is taken. */
@@ -187,10 +198,10 @@ static void index_type(struct vocabulary *v, enum token_type type)
             continue;
         size_t length;
         const char *bytes = vocabulary_bytes(v, id, &length);
-        uint32_t tag;
-        struct token_slot *slot = find_slot(v, bytes, length, &tag);
+        const uint64_t hash = hash_bytes(bytes, length, v->seed);
+        struct token_slot *slot = find_slot(v, hash, bytes, length);
         if (slot->id == TOKEN_NONE)
-            *slot = (struct token_slot){.tag = tag, .id = id};
+            *slot = (struct token_slot){.tag = (uint32_t)(hash >> 32), .id = id};
     }
 }
 

@@ -55,6 +55,11 @@ void vocabulary_free(struct vocabulary *vocabulary);
 /* The ordinary token whose bytes are these, or TOKEN_NONE. */
 uint32_t vocabulary_find(const struct vocabulary *vocabulary, const char *bytes, size_t length);
 
+/* The same in two steps, for many texts at once: the first brings memory near. */
+uint64_t vocabulary_prepare(const struct vocabulary *vocabulary, const char *bytes, size_t length);
+uint32_t vocabulary_find_prepared(const struct vocabulary *vocabulary, uint64_t prepared,
+                                  const char *bytes, size_t length);
+
 static inline const char *vocabulary_bytes(const struct vocabulary *vocabulary, uint32_t id,
                                            size_t *length)
 {

@@ -50,7 +50,7 @@ class Service:
         return subprocess.Popen([TERN, *map(str, args)], env=self.env, stdin=stdin,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
-    def tern(self, *args, stdin=b"", timeout=120, **kwargs):
+    def tern(self, *args, stdin=b"", timeout=40, **kwargs):
         if isinstance(stdin, str):
             stdin = stdin.encode()
         done = subprocess.run([TERN, *map(str, args)], env=self.env, input=stdin, timeout=timeout,
@@ -115,6 +115,12 @@ def models(full=FULL):
             found.append((path.stem, path.with_suffix(".gguf"), about))
     assert found, f"no golden models in {GOLDEN}"
     return found
+
+
+def prompts(about):
+    """Three different prompts for a model, whatever cases its description holds."""
+    longest = about["cases"][-1]["tokens"]
+    return [longest, longest[:len(longest) // 2], longest[:5]]
 
 
 def floats(data):

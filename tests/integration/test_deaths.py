@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from harness import Service, alive, kill, models, wait_until
+from harness import Service, alive, kill, models, prompts, wait_until
 
 KILLS, STOPS = 50, 10
 
@@ -17,7 +17,7 @@ class Deaths(unittest.TestCase):
         self.service = Service()
         self.addCleanup(self.service.stop)
         _, self.model, about = models()[0]
-        self.tokens = about["cases"][1]["tokens"]
+        self.tokens = prompts(about)[1]
 
     def start_run(self, n):
         return self.service.start("run", self.model, "--tokens", self.service.tokens_file(self.tokens),

@@ -3,7 +3,7 @@ request, and for the fused and the unfused plan."""
 import json
 import unittest
 
-from harness import Service, models
+from harness import Service, models, prompts
 
 TIERS = ("scalar", "avx2", "avx512", "avx512vnni")
 
@@ -68,12 +68,11 @@ class OneAnswer(unittest.TestCase):
 
     def test_beside_three_others(self):
         for name, path, about in representative():
-            cases = about["cases"]
-            want = [self.service.ids(path, c["tokens"], 24) for c in cases]
+            want = [self.service.ids(path, tokens, 24) for tokens in prompts(about)]
             files = []
-            for i, case in enumerate(cases):
-                file = self.service.root / f"case{i}.json"
-                file.write_text(json.dumps(case["tokens"]))
+            for i, tokens in enumerate(prompts(about)):
+                file = self.service.root / f"prompt{i}.json"
+                file.write_text(json.dumps(tokens))
                 files.append(file)
             for _ in range(3):
                 running = [self.service.start("run", path, "--tokens", files[i % len(files)], "--ids",
@@ -85,7 +84,7 @@ class OneAnswer(unittest.TestCase):
 
     def test_after_a_restart(self):
         name, path, about = representative()[0]
-        tokens = about["cases"][1]["tokens"]
+        tokens = prompts(about)[1]
         before = self.service.logits(path, tokens)
         self.service.good("stop")
         self.assertEqual(self.service.tern("ps").code, 7)

@@ -1,3 +1,4 @@
+/* Catalogs by the loader's own parser, as the service has them. */
 #include "tests/unit/model_file.h"
 
 #include "workers/loader/gguf.h"

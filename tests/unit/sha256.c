@@ -1,3 +1,4 @@
+/* Written out here so that tests need no cryptographic library. */
 #include "tests/unit/sha256.h"
 
 #include <math.h>
