@@ -69,7 +69,7 @@ static json_t *processes_value(const struct tern_service *service)
 static json_t *model_value(const struct tern_model *model)
 {
     json_t *value = json_object();
-    put_text(value, "path", model->file->path);
+    put_text(value, "model", model->file->path);
     put_text(value, "state", tern_model_state_name(model->state));
     put_flag(value, "pinned", model->pinned);
     put_number(value, "requests", model->users);
