@@ -45,7 +45,8 @@ enum tern_status tern_supervisor_new(struct tern_loop *loop, void *zmq_context, 
                                      const char *libexec,
                                      const struct tern_supervisor_events *events,
                                      struct tern_supervisor **out, struct tern_error *error);
-/* Asks all processes to end, kills what remains after a second, reaps. */
+/* Asks all processes to end, kills what remains after a second, reaps; without callbacks. Loaders
+ * that are still open are freed with it. Not from inside a callback. */
 void tern_supervisor_free(struct tern_supervisor *supervisor);
 
 /* ---- segments ---- */

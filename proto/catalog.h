@@ -20,7 +20,7 @@ enum {
     TERN_MAX_STRINGS = 4 << 20, /* elements of an array of strings */
     TERN_MAX_STRING = 16 << 20, /* bytes of a string value (chat templates) */
     TERN_MAX_DIMENSIONS = 4,
-    TERN_MAX_METADATA = 512 << 20, /* bytes of all names and values */
+    TERN_MAX_METADATA = 128 << 20, /* bytes of all names and values */
     TERN_I2_S = 36,                /* the one tensor type that is not only blocks ... */
     TERN_I2_S_TAIL = 32, /* ... but has its scale and padding once, after all of them (FORMATS) */
 };
@@ -127,6 +127,14 @@ enum tern_status tern_catalog_put_key(struct tern_catalog_writer *writer, struct
                                       enum tern_value_type type, bool is_array,
                                       const void *elements, uint64_t count,
                                       struct tern_error *error);
+/* The same for values that are not in memory yet, without a copy: the caller writes the `count`
+ * packed numbers to *numbers at once; or, for TERN_V_STRING, adds count (1 if no array) strings one
+ * by one and writes the `length` bytes of each to *to before the next. TERN_BAD_MODEL when full. */
+enum tern_status tern_catalog_begin_key(struct tern_catalog_writer *writer, struct tern_string name,
+                                        enum tern_value_type type, bool is_array, uint64_t count,
+                                        void **numbers, struct tern_error *error);
+enum tern_status tern_catalog_add_string(struct tern_catalog_writer *writer, uint64_t length,
+                                         char **to, struct tern_error *error);
 enum tern_status tern_catalog_put_tensor(struct tern_catalog_writer *writer,
                                          const struct tern_tensor *tensor,
                                          struct tern_error *error);

@@ -14,6 +14,8 @@ struct tern_catalog_writer {
     uint64_t used; /* end of the blob so far */
     uint32_t keys, tensors;
     uint32_t keys_put, tensors_put;
+    struct catalog_key key; /* begun; its record is written with its last string */
+    uint64_t strings_left;
 };
 
 uint64_t tern_catalog_bound(uint64_t file_bytes)
@@ -84,59 +86,91 @@ static bool put_name(struct tern_catalog_writer *writer, struct tern_string name
     return to != NULL;
 }
 
-/* An array of strings: the table of offsets, then the bytes. */
-static bool put_strings(struct tern_catalog_writer *writer, const struct tern_string *strings,
-                        uint64_t count, struct catalog_key *key)
+static enum tern_status check_key(const struct tern_catalog_writer *writer, struct tern_string name,
+                                  enum tern_value_type type, bool is_array, uint64_t count,
+                                  struct tern_error *error)
 {
-    uint64_t total = 0, table_bytes, bytes;
-    for (uint64_t i = 0; i < count; i++)
-        if (strings[i].length > TERN_MAX_STRING || !tern_add(total, strings[i].length, &total))
-            return false;
-    if (count > TERN_MAX_STRINGS)
-        return false;
-    table_bytes = (count + 1) * sizeof(uint64_t);
-    if (!tern_add(table_bytes, total, &bytes))
-        return false;
-    uint8_t *to = append(writer, bytes, CATALOG_ALIGNMENT, &key->value);
-    if (to == NULL)
-        return false;
-    key->value_bytes = bytes;
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        memcpy(to + i * sizeof at, &at, sizeof at);
-        if (strings[i].length > 0)
-            memcpy(to + table_bytes + at, strings[i].bytes, strings[i].length);
-        at += strings[i].length;
-    }
-    memcpy(to + count * sizeof at, &at, sizeof at);
+    if (writer->keys_put == writer->keys || writer->tensors_put > 0 || writer->strings_left > 0)
+        return tern_fail(error, TERN_FAILED, "keys differ from what was announced");
+    if (name.length == 0 || name.length > TERN_MAX_NAME)
+        return tern_fail(error, TERN_BAD_MODEL, "a key's name has %zu bytes; 1 to %d are allowed",
+                         name.length, TERN_MAX_NAME);
+    if (type != TERN_V_STRING && tern_value_bytes(type) == 0)
+        return tern_fail(error, TERN_BAD_MODEL, "key '%.*s': value type %d does not exist here",
+                         (int)name.length, name.bytes, (int)type);
+    if (type == TERN_V_STRING && is_array && count > TERN_MAX_STRINGS)
+        return tern_fail(error, TERN_BAD_MODEL,
+                         "key '%.*s': %" PRIu64 " strings; at most %d are allowed",
+                         (int)name.length, name.bytes, count, TERN_MAX_STRINGS);
+    return TERN_OK;
+}
+
+/* Bytes that are known when a key begins: all of numbers, the table of an array of strings. */
+static bool fixed_bytes(const struct catalog_key *key, uint64_t *bytes)
+{
+    if (key->type != TERN_V_STRING)
+        return tern_mul(key->count, tern_value_bytes(key->type), bytes);
+    *bytes = key->is_array ? (key->count + 1) * sizeof(uint64_t) : 0;
     return true;
 }
 
-static bool put_bytes(struct tern_catalog_writer *writer, const void *bytes, uint64_t length,
-                      struct catalog_key *key)
+static void write_key(struct tern_catalog_writer *writer)
 {
-    uint8_t *to = append(writer, length, CATALOG_ALIGNMENT, &key->value);
-    if (to == NULL)
-        return false;
-    if (length > 0)
-        memcpy(to, bytes, length);
-    key->value_bytes = length;
-    return true;
+    const uint64_t at = catalog_records_bytes(writer->keys_put++, 0);
+    memcpy(writer->data + at, &writer->key, sizeof writer->key);
 }
 
-static bool put_value(struct tern_catalog_writer *writer, const void *elements,
-                      struct catalog_key *key)
+enum tern_status tern_catalog_begin_key(struct tern_catalog_writer *writer, struct tern_string name,
+                                        enum tern_value_type type, bool is_array, uint64_t count,
+                                        void **numbers, struct tern_error *error)
 {
-    if (key->type == TERN_V_STRING && key->is_array)
-        return put_strings(writer, elements, key->count, key);
-    if (key->type == TERN_V_STRING) {
-        const struct tern_string *string = elements;
-        return string->length <= TERN_MAX_STRING &&
-               put_bytes(writer, string->bytes, string->length, key);
+    const enum tern_status status = check_key(writer, name, type, is_array, count, error);
+    if (status != TERN_OK)
+        return status;
+    struct catalog_key *key = &writer->key;
+    *key = (struct catalog_key){
+        .name_length = (uint32_t)name.length,
+        .type = type,
+        .is_array = is_array,
+        .count = is_array ? count : 1,
+    };
+    uint8_t *value = NULL;
+    if (put_name(writer, name, &key->name) && fixed_bytes(key, &key->value_bytes))
+        value = append(writer, key->value_bytes, CATALOG_ALIGNMENT, &key->value);
+    if (value == NULL)
+        return full(writer, name, error);
+    *numbers = value;
+    writer->strings_left = type == TERN_V_STRING ? key->count : 0;
+    if (type == TERN_V_STRING && is_array)
+        memset(value, 0, sizeof(uint64_t)); /* the first string begins at 0 */
+    if (writer->strings_left == 0)
+        write_key(writer);
+    return TERN_OK;
+}
+
+enum tern_status tern_catalog_add_string(struct tern_catalog_writer *writer, uint64_t length,
+                                         char **to, struct tern_error *error)
+{
+    struct catalog_key *key = &writer->key;
+    const struct tern_string name = {(const char *)writer->data + key->name, key->name_length};
+    uint64_t offset;
+    if (writer->strings_left == 0)
+        return tern_fail(error, TERN_FAILED, "more strings than were announced");
+    uint8_t *bytes = length <= TERN_MAX_STRING ? append(writer, length, 1, &offset) : NULL;
+    if (bytes == NULL)
+        return full(writer, name, error);
+    *to = (char *)bytes;
+    key->value_bytes += length;
+    if (key->is_array) {
+        const uint64_t index = key->count - --writer->strings_left;
+        const uint64_t end = key->value_bytes - (key->count + 1) * sizeof end;
+        memcpy(writer->data + key->value + index * sizeof end, &end, sizeof end);
+    } else {
+        writer->strings_left = 0;
     }
-    uint64_t bytes;
-    return tern_mul(key->count, tern_value_bytes(key->type), &bytes) &&
-           put_bytes(writer, elements, bytes, key);
+    if (writer->strings_left == 0)
+        write_key(writer);
+    return TERN_OK;
 }
 
 enum tern_status tern_catalog_put_key(struct tern_catalog_writer *writer, struct tern_string name,
@@ -144,25 +178,25 @@ enum tern_status tern_catalog_put_key(struct tern_catalog_writer *writer, struct
                                       const void *elements, uint64_t count,
                                       struct tern_error *error)
 {
-    if (writer->keys_put == writer->keys || writer->tensors_put > 0)
-        return tern_fail(error, TERN_FAILED, "more metadata keys than were announced");
-    if (name.length == 0 || name.length > TERN_MAX_NAME)
-        return tern_fail(error, TERN_BAD_MODEL, "a key's name has %zu bytes; 1 to %d are allowed",
-                         name.length, TERN_MAX_NAME);
-    if (type != TERN_V_STRING && tern_value_bytes(type) == 0)
-        return tern_fail(error, TERN_BAD_MODEL, "key '%.*s': value type %d does not exist here",
-                         (int)name.length, name.bytes, (int)type);
-    struct catalog_key key = {
-        .name_length = (uint32_t)name.length,
-        .type = type,
-        .is_array = is_array,
-        .count = is_array ? count : 1,
-    };
-    if (!put_name(writer, name, &key.name) || !put_value(writer, elements, &key))
-        return full(writer, name, error);
-    const uint64_t at = catalog_records_bytes(writer->keys_put++, 0);
-    memcpy(writer->data + at, &key, sizeof key);
-    return TERN_OK;
+    void *numbers;
+    char *to;
+    enum tern_status status =
+        tern_catalog_begin_key(writer, name, type, is_array, count, &numbers, error);
+    if (status != TERN_OK)
+        return status;
+    if (type != TERN_V_STRING) {
+        if (count > 0)
+            memcpy(numbers, elements, writer->key.value_bytes);
+        return TERN_OK;
+    }
+    const struct tern_string *strings = elements;
+    const uint64_t number = is_array ? count : 1;
+    for (uint64_t i = 0; i < number && status == TERN_OK; i++) {
+        status = tern_catalog_add_string(writer, strings[i].length, &to, error);
+        if (status == TERN_OK && strings[i].length > 0)
+            memcpy(to, strings[i].bytes, strings[i].length);
+    }
+    return status;
 }
 
 enum tern_status tern_catalog_put_tensor(struct tern_catalog_writer *writer,

@@ -55,7 +55,10 @@ static void fill_weights(uint32_t type, uint8_t *p, size_t bytes)
         state = state * 6364136223846793005u + 1442695040888963407u;
         p[i] = (uint8_t)(state >> 56);
     }
-    /* Scales must be finite: every half's exponent loses its top bit. */
+    /* Floats of ordinary size; and finite scales: every half's exponent loses its top bit. */
+    const size_t element = type == TERN_F32 ? 4 : 2;
+    for (size_t i = element; i <= bytes && (type == TERN_F32 || type == TERN_BF16); i += element)
+        p[i - 1] = (p[i - 1] & 0x80) | 0x3e;
     const size_t at = type == TERN_Q6_K ? 209 : 1;
     for (size_t i = 0; i + info->bytes <= bytes; i += info->bytes) {
         p[i + at] &= 0xbf;
@@ -164,8 +167,8 @@ static size_t multiply_matrix(const struct tern_kernels *k, const struct matrix 
     m.columns = matrix->columns;
     m.act = tern_type_act(matrix->type, TERN_FAST);
     k->quantize(row, m.columns, m.act, (uint8_t *)(uintptr_t)m.x);
-    for (uint32_t begin = 0; begin < matrix->rows; begin += 64)
-        k->matmul[matrix->type](&m, begin, begin + 64, scratch);
+    for (uint32_t begin = 0; begin < matrix->rows; begin += k->row_chunk)
+        k->matmul[matrix->type](&m, begin, begin + k->row_chunk, scratch);
     return matrix->rows * m.row_bytes;
 }
 

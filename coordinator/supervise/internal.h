@@ -8,7 +8,7 @@
  *   steps.c     steps in flight: issued, done, granted, lost
  *   topology.c  the machine's cores, found out once
  *   deadline.c  is it hung or only slow?
- *   loader.c    one process per open model file
+ *   loader.c    one process per open model file (its own header)
  *
  * Callbacks to the rest of the coordinator may call back into any public function, so every caller
  * of one re-reads what it needs afterwards.

@@ -107,11 +107,22 @@ void splitter_free(struct splitter *splitter)
     free(splitter);
 }
 
+static bool reserve_match(struct split_work *work)
+{
+    if (work->match != NULL)
+        return true;
+    work->match = pcre2_match_data_create(1, NULL);
+    work->context = pcre2_match_context_create(NULL);
+    if (work->match == NULL || work->context == NULL)
+        return false;
+    /* A run of spaces counts one step for each that is given back; that is the most there is. */
+    pcre2_set_match_limit(work->context, UINT32_MAX);
+    return true;
+}
+
 static bool reserve(struct split_work *work, size_t length)
 {
-    if (work->match == NULL)
-        work->match = pcre2_match_data_create(1, NULL);
-    if (work->match == NULL)
+    if (!reserve_match(work))
         return false;
     if (work->room >= length)
         return true;
@@ -134,6 +145,7 @@ void split_work_free(struct split_work *work)
     free(work->end);
     free(work->other);
     pcre2_match_data_free(work->match);
+    pcre2_match_context_free(work->context);
     *work = (struct split_work){0};
 }
 
@@ -143,12 +155,13 @@ static int cut_piece(const struct splitter *splitter, size_t level, uint32_t sta
 {
     const size_t *match = pcre2_get_ovector_pointer(work->match);
     const PCRE2_SPTR subject = work->code + start;
+    const pcre2_code *const code = splitter->code[level];
     const size_t length = end - start;
     for (size_t at = 0; at < length;) {
         const int found =
             splitter->jit[level]
-                ? pcre2_jit_match(splitter->code[level], subject, length, at, 0, work->match, NULL)
-                : pcre2_match(splitter->code[level], subject, length, at, 0, work->match, NULL);
+                ? pcre2_jit_match(code, subject, length, at, 0, work->match, work->context)
+                : pcre2_match(code, subject, length, at, 0, work->match, work->context);
         if (found < 0) {
             if (found != PCRE2_ERROR_NOMATCH)
                 return found;

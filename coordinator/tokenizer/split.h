@@ -36,6 +36,7 @@ struct split_work {
     uint32_t *other; /* the same of the expression before */
     size_t room;     /* of the three, in elements */
     void *match;     /* pcre2_match_data */
+    void *context;   /* pcre2_match_context */
 };
 void split_work_free(struct split_work *work);
 

@@ -92,6 +92,7 @@ struct tern_program *driver_bind(struct driver *driver, const struct model *mode
         fail_msg("%s", error.message);
     assert_int_equal(tern_pool_grow(driver->pool, threads, &error), TERN_OK);
     assert_int_equal(tern_executor_add(driver->executor, program, &error), TERN_OK);
+    driver->stages = model->plan->stages;
     return program;
 }
 
@@ -139,7 +140,8 @@ const struct tern_step_result *driver_wait(struct driver *driver, uint64_t numbe
     const uint64_t until = tern_now_ns() + WAIT_MS * 1000000ull;
     while (tern_now_ns() < until) {
         const uint64_t done = atomic_load_explicit(&driver->board->done, memory_order_acquire);
-        if (tern_word_step(done) >= number) {
+        const uint32_t step = tern_word_step(done);
+        if (step > number || (step == number && tern_word_index(done) == driver->stages)) {
             assert_int_equal(tern_word_incarnation(done), DRIVER_INCARNATION);
             return &driver->board->result[number % TERN_STEP_RING];
         }

@@ -34,22 +34,13 @@ static float random_value(void)
     return ((float)random_bits() / 0x1p31f - 0.5f) * 2;
 }
 
-static struct tern_segment make_segment(enum tern_segment_kind kind, uint64_t size,
-                                        struct tern_segment *reader)
+static struct tern_segment make_segment(enum tern_segment_kind kind, uint64_t size, int *fd)
 {
     static uint64_t id = 100;
-    int fd;
     struct tern_segment writer;
     id++;
-    assert_int_equal(tern_segment_create(kind, id, size, &fd, &error), TERN_OK);
-    assert_int_equal(tern_segment_map(fd, kind, id, true, false, &writer, &error), TERN_OK);
-    if (reader != NULL) {
-        const int read_only = tern_segment_reader(fd);
-        assert_int_equal(tern_segment_map(read_only, kind, id, false, false, reader, &error),
-                         TERN_OK);
-        close(read_only);
-    }
-    close(fd);
+    assert_int_equal(tern_segment_create(kind, id, size, fd, &error), TERN_OK);
+    assert_int_equal(tern_segment_map(*fd, kind, id, true, false, &writer, &error), TERN_OK);
     return writer;
 }
 
@@ -402,12 +393,13 @@ void model_make(struct model *model, const struct model_options *options)
         .page_bytes =
             MODEL_LAYERS * 2 * MODEL_KV_HEADS * TERN_PAGE_POSITIONS * MODEL_HEAD_SIZE * element,
     };
-    s->plan = make_segment(TERN_SEGMENT_PLAN, 1 << 17, NULL);
-    s->weights = make_segment(TERN_SEGMENT_WEIGHTS, 1 << 20, NULL);
-    s->kv = make_segment(TERN_SEGMENT_KV, MODEL_PAGES * kv.page_bytes, NULL);
-    s->activations = make_segment(TERN_SEGMENT_ACTIVATIONS, 4 << 20, NULL);
-    s->tables = make_segment(TERN_SEGMENT_TABLES,
-                             (uint64_t)MODEL_CONTEXT * MODEL_HEAD_SIZE * sizeof(float), NULL);
+    s->plan = make_segment(TERN_SEGMENT_PLAN, 1 << 17, &model->fd[0]);
+    s->weights = make_segment(TERN_SEGMENT_WEIGHTS, 1 << 20, &model->fd[1]);
+    s->kv = make_segment(TERN_SEGMENT_KV, MODEL_PAGES * kv.page_bytes, &model->fd[2]);
+    s->activations = make_segment(TERN_SEGMENT_ACTIVATIONS, 4 << 20, &model->fd[3]);
+    s->tables =
+        make_segment(TERN_SEGMENT_TABLES, (uint64_t)MODEL_CONTEXT * MODEL_HEAD_SIZE * sizeof(float),
+                     &model->fd[4]);
     make_weights(model);
     fill_rope(model);
     model->plan = (struct tern_plan *)(void *)s->plan.data;
@@ -432,6 +424,8 @@ void model_free(struct model *model)
     tern_segment_unmap(&model->segments.kv);
     tern_segment_unmap(&model->segments.activations);
     tern_segment_unmap(&model->segments.tables);
+    for (size_t i = 0; i < 5; i++)
+        close(model->fd[i]);
 }
 
 struct tern_instruction *model_find(struct model *model, enum tern_op op)

@@ -41,6 +41,7 @@ struct layer_weights {
 struct model {
     struct model_options options;
     struct tern_program_segments segments;
+    int fd[5];                             /* of plan, weights, kv, activations, tables */
     struct tern_plan *plan;                /* in the plan segment, writable */
     struct tern_instruction *instructions; /* after it */
     struct tern_weight embedding, final_norm, head;
@@ -69,6 +70,7 @@ struct driver {
     enum tern_worker_exit exit;
     int event;
     uint64_t issued;
+    uint32_t stages; /* of the plan bound last: all that are bound at once have as many */
 };
 
 enum { DRIVER_INCARNATION = 3 };

@@ -12,8 +12,15 @@
 struct place {
     uint64_t offset, bytes, number;
     uint32_t stride, columns;
+    uint32_t writer; /* index into the lives */
     struct tern_act act;
     bool outputs;
+};
+
+/* When a value is written and last read. */
+struct life {
+    uint64_t bytes;
+    uint32_t begin, end; /* instructions, both inside */
 };
 
 struct machine {
@@ -22,6 +29,8 @@ struct machine {
     const struct tern_instruction *code; /* the one being run */
     struct place *place;
     uint32_t places;
+    struct life *life;
+    uint32_t lives;
     struct plan_result *result;
 };
 
@@ -45,6 +54,26 @@ static bool overlap(const struct place *a, const struct place *b)
 }
 
 /* ---- memory ---- */
+
+static uint32_t index_of(const struct machine *m)
+{
+    return (uint32_t)(m->code - tern_plan_instructions(m->plan));
+}
+
+/* The logits stay for whoever reads them after the step. */
+static uint64_t find_peak(const struct machine *m)
+{
+    const uint64_t logits = (uint64_t)m->plan->logits.stride * m->plan->max_outputs;
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < m->plan->instructions; i++) {
+        uint64_t alive = logits;
+        for (uint32_t k = 0; k < m->lives; k++)
+            if (m->life[k].begin <= i && i <= m->life[k].end)
+                alive += m->life[k].bytes;
+        peak = alive > peak ? alive : peak;
+    }
+    return peak;
+}
 
 static struct place describe(const struct machine *m, const struct tern_operand *operand,
                              bool outputs)
@@ -75,6 +104,7 @@ static uint64_t read_rows(const struct machine *m, int k, uint32_t columns, stru
         assert_int_equal(p->columns, columns);
         assert_int_equal(p->act.block, act.block);
         assert_int_equal(p->act.bits, act.bits);
+        m->life[p->writer].end = index_of(m);
         return p->number;
     }
     fail_msg("%s of layer %u reads a place that holds no value",
@@ -101,6 +131,10 @@ static void output(struct machine *m, int k, uint32_t columns, struct tern_act a
     new.columns = columns;
     new.act = act;
     new.number = number;
+    new.writer = m->lives++;
+    const bool is_logits = new.offset == m->plan->logits.offset;
+    m->life[new.writer] =
+        (struct life){.bytes = is_logits ? 0 : new.bytes, .begin = index_of(m), .end = index_of(m)};
     const uint32_t row = act.block == 0 ? columns * 4 : tern_act_layout(act, columns).stride;
     assert_true(row <= new.stride);
     for (int i = 0; i < 3; i++) {
@@ -349,7 +383,9 @@ void plan_check(const struct tern_compiled *compiled, struct plan_result *result
     const struct tern_plan *plan = compiled->plan;
     struct machine m = {.compiled = compiled, .plan = plan, .result = result};
     m.place = calloc(3 * plan->instructions, sizeof *m.place);
+    m.life = calloc(3 * plan->instructions, sizeof *m.life);
     assert_non_null(m.place);
+    assert_non_null(m.life);
     bool logits_written = false;
     uint16_t stage = 0;
     for (uint32_t i = 0; i < plan->instructions; i++) {
@@ -364,5 +400,7 @@ void plan_check(const struct tern_compiled *compiled, struct plan_result *result
     }
     assert_int_equal(stage + 1, plan->stages);
     assert_true(logits_written);
+    result->peak = find_peak(&m);
+    free(m.life);
     free(m.place);
 }

@@ -14,6 +14,7 @@ struct plan_result {
     uint64_t logits, cache;   /* cache: all keys and values written, and when they are read */
     uint32_t count[TERN_OPS]; /* instructions by op */
     uint32_t on_outputs;      /* instructions that run on output rows only */
+    uint64_t peak;            /* bytes of values that are alive at one time, at the most */
 };
 
 void plan_check(const struct tern_compiled *compiled, struct plan_result *result);

@@ -39,6 +39,9 @@ static void check_both(const struct open_catalog *open, struct tern_options opti
     tern_compiled_free(&compiled);
     assert_true(report.operations_after < report.operations_before);
     assert_true(report.bytes_after < report.bytes_before);
+    /* Places are packed: at most a quarter more than the values alive at one time. */
+    assert_true(report.bytes_after >= fused->peak);
+    assert_true(report.bytes_after <= fused->peak + fused->peak / 4);
     assert_int_equal(fused->logits, unfused->logits);
     assert_int_equal(fused->cache, unfused->cache);
 }

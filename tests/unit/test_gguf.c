@@ -1,7 +1,6 @@
 /* workers/loader, the parser: the base model, every way of cutting it, thousands of damaged ones,
  * big vocabularies, and all golden models. */
 #include "proto/catalog_format.h"
-#include "proto/wait.h"
 #include "tests/unit/model_bytes.h"
 #include "workers/loader/gguf.h"
 
@@ -9,12 +8,21 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 static struct tern_error error;
 static struct tern_segment segment;
 static struct model_bytes base;
+
+/* Seconds of processor time, so that a busy machine fails no test. */
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
 
 static enum tern_status parse(const uint8_t *bytes, size_t size)
 {
@@ -160,10 +168,10 @@ static void a_big_vocabulary_is_read_fast(void **state)
     to = put_strings(to, "tokenizer.ggml.merges", 500000);
     const struct tern_segment small = segment;
     segment = private_segment((uint64_t)(to - file));
-    const uint64_t began = tern_now_ns();
+    const double began = cpu_seconds();
     assert_int_equal(parse(file, (size_t)(to - file)), TERN_OK);
     struct tern_catalog *catalog = open_catalog();
-    const uint64_t took = tern_now_ns() - began;
+    const double took = cpu_seconds() - began;
     struct tern_array merges;
     assert_true(tern_catalog_array(catalog, "tokenizer.ggml.merges", TERN_V_STRING, &merges));
     assert_int_equal(merges.count, 500000);
@@ -171,7 +179,7 @@ static void a_big_vocabulary_is_read_fast(void **state)
     munmap(segment.data, segment.size);
     segment = small;
     test_free(file);
-    assert_true(took < 1000000000u);
+    assert_true(took < 1.0);
 }
 
 static void many_tensors_and_keys_are_read_fast(void **state)
@@ -193,10 +201,10 @@ static void many_tensors_and_keys_are_read_fast(void **state)
         to = put_u64(to, (uint64_t)(TERN_MAX_TENSORS - 1 - i) * 32);
     }
     const size_t size = (size_t)(to - file) + 31 + (size_t)TERN_MAX_TENSORS * 32;
-    const uint64_t began = tern_now_ns();
+    const double began = cpu_seconds();
     assert_int_equal(parse(file, size), TERN_OK);
     struct tern_catalog *catalog = open_catalog();
-    assert_true(tern_now_ns() - began < 1000000000u);
+    assert_true(cpu_seconds() - began < 1.0);
     assert_int_equal(tern_catalog_find(catalog, "t65535"), 65535);
     tern_catalog_close(catalog);
     test_free(file);

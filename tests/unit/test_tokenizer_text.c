@@ -1,4 +1,5 @@
-/* What the tokenizer does to text by itself: Unicode classes, NFC, long inputs, streaming. */
+/* What the tokenizer does to text by itself: Unicode classes, NFC, merging, long inputs. */
+#include "coordinator/tokenizer/merge.h"
 #include "coordinator/tokenizer/normalize.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "coordinator/tokenizer/unicode.h"
@@ -182,6 +183,66 @@ static void nfc_is_that_of_unicode_9(void **state)
     }
 }
 
+/* ---- merging ---- */
+
+/* Neighbours merge if the sum of their ids is no multiple of 3; few priorities, so that ties are
+ * common. */
+static bool find_any(const void *rules, const char *text, const struct merge_symbol *left,
+                     const struct merge_symbol *right, struct merge_result *result)
+{
+    (void)rules;
+    (void)text;
+    const uint32_t sum = 7 * left->id + 5 * right->id;
+    *result = (struct merge_result){.priority = sum % 11, .id = sum % 97};
+    return (left->id + right->id) % 3 != 0;
+}
+
+/* By the definition: the best pair, leftmost among equals, again and again. */
+static size_t merge_slowly(struct merge_symbol *symbol, size_t count)
+{
+    for (;;) {
+        size_t best = count;
+        struct merge_result least = {0}, result;
+        for (size_t i = 0; i + 1 < count; i++)
+            if (find_any(NULL, NULL, &symbol[i], &symbol[i + 1], &result) &&
+                (best == count || result.priority < least.priority)) {
+                best = i;
+                least = result;
+            }
+        if (best == count)
+            return count;
+        symbol[best].length += symbol[best + 1].length;
+        symbol[best].id = least.id;
+        count--;
+        memmove(symbol + best + 1, symbol + best + 2, (count - best - 1) * sizeof *symbol);
+    }
+}
+
+/* Short words are merged by a scan, long ones by a heap. */
+static void merging_follows_its_definition(void **state)
+{
+    (void)state;
+    enum { LONGEST = 150 };
+    struct merge_work work = {0};
+    for (int round = 0; round < 3000; round++) {
+        struct merge_symbol wanted[LONGEST];
+        const size_t count = 1 + draw(LONGEST);
+        assert_int_equal(merge_reserve(&work, count, &error), TERN_OK);
+        for (uint32_t i = 0; i < count; i++)
+            wanted[i] = work.symbol[i] =
+                (struct merge_symbol){.start = i, .length = 1, .id = draw(1 + draw(5))};
+        work.count = count;
+        assert_int_equal(merge_symbols(&work, find_any, NULL, NULL, &error), TERN_OK);
+        assert_int_equal(work.count, merge_slowly(wanted, count));
+        for (size_t i = 0; i < work.count; i++) {
+            assert_int_equal(work.symbol[i].start, wanted[i].start);
+            assert_int_equal(work.symbol[i].length, wanted[i].length);
+            assert_int_equal(work.symbol[i].id, wanted[i].id);
+        }
+    }
+    merge_work_free(&work);
+}
+
 /* ---- long inputs ---- */
 
 struct long_input {
@@ -297,6 +358,7 @@ int main(void)
         cmocka_unit_test(nfc_is_that_of_utf8proc),
         cmocka_unit_test(nfc_leaves_stable_texts_alone),
         cmocka_unit_test(nfc_is_that_of_unicode_9),
+        cmocka_unit_test(merging_follows_its_definition),
         cmocka_unit_test(long_inputs_are_quick_and_flat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

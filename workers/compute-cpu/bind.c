@@ -145,6 +145,8 @@ enum tern_status tern_bind(uint32_t plan, const struct tern_program_segments *se
     binder.program = new_program(plan, binder.plan, kernels, threads);
     if (binder.program == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "plan %u: out of memory", plan);
+    binder.program->activations = segments->activations;
+    binder.program->cache = segments->kv.data;
     if (!check_header(&binder) || !bind_calls(&binder) || !make_scratch(&binder)) {
         tern_program_free(binder.program);
         return binder.status;

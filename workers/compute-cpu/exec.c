@@ -194,6 +194,9 @@ static void run_step(struct tern_executor *e)
         publish_done(e, stages);
         ring_coordinator(e);
     }
+    /* Whoever saw a step begun that was taken back looks again. */
+    if (run->number < run->last_granted)
+        ring_coordinator(e);
 }
 
 /* The next step that was issued and not begun. Numbers that run-ahead used up are in no slot. */

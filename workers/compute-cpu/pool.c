@@ -23,11 +23,12 @@ struct slot {
 };
 
 struct tern_pool {
-    /* What to do: number of the dispatch << 16 | its threads. Written by thread 0 only. */
+    /* What helpers watch: number of the dispatch << 16 | its threads. Written by thread 0 only. */
     alignas(64) _Atomic uint64_t ticket;
     tern_pool_work work;
     void *context;
-    alignas(64) _Atomic uint32_t running; /* threads other than 0 that are still at work */
+    /* The door: number of the dispatch << 17 | open << 16 | helpers inside. */
+    alignas(64) _Atomic uint64_t door;
     _Atomic uint32_t joiner_asleep;
     alignas(64) _Atomic bool stop;
     uint32_t threads; /* started, thread 0 included */
@@ -35,7 +36,7 @@ struct tern_pool {
     struct slot slot[TERN_MAX_THREADS];
 };
 
-enum { THREADS_MASK = 0xffff };
+enum { THREADS_MASK = 0xffff, INSIDE_MASK = 0xffff, OPEN = 0x10000, DOOR_NUMBER_SHIFT = 17 };
 
 static void sleep_while_one(_Atomic uint32_t *word)
 {
@@ -91,13 +92,26 @@ static uint64_t next_ticket(struct tern_pool *pool, struct slot *slot, uint64_t 
     }
 }
 
-static void leave_dispatch(struct tern_pool *pool)
+/* False if the door of that dispatch is closed: it is over, or nearly. */
+static bool enter(struct tern_pool *pool, uint64_t ticket)
 {
-    if (atomic_fetch_sub(&pool->running, 1) == 1 && atomic_load(&pool->joiner_asleep) == 1)
+    uint64_t door = atomic_load_explicit(&pool->door, memory_order_relaxed);
+    do {
+        if (door >> DOOR_NUMBER_SHIFT != ticket >> 16 || !(door & OPEN))
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&pool->door, &door, door + 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    return true;
+}
+
+static void leave(struct tern_pool *pool)
+{
+    const uint64_t door = atomic_fetch_sub(&pool->door, 1) - 1;
+    if ((door & (INSIDE_MASK | OPEN)) == 0 && atomic_load(&pool->joiner_asleep) == 1)
         wake(&pool->joiner_asleep);
 }
 
-static void *pool_thread(void *context)
+static void *help(void *context)
 {
     struct slot *slot = context;
     struct tern_pool *pool = slot->pool;
@@ -106,10 +120,10 @@ static void *pool_thread(void *context)
         seen = next_ticket(pool, slot, seen);
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
             return NULL;
-        if (slot->index >= (seen & THREADS_MASK))
+        if (slot->index >= (seen & THREADS_MASK) || !enter(pool, seen))
             continue;
         pool->work(pool->context, slot->index);
-        leave_dispatch(pool);
+        leave(pool);
     }
 }
 
@@ -122,22 +136,29 @@ static void wake_sleepers(struct tern_pool *pool, uint32_t threads)
             wake(&pool->slot[i].asleep);
 }
 
+static bool nobody_inside(struct tern_pool *pool)
+{
+    return (atomic_load_explicit(&pool->door, memory_order_acquire) & INSIDE_MASK) == 0;
+}
+
 static void join(struct tern_pool *pool, uint32_t threads)
 {
+    if ((atomic_fetch_and(&pool->door, ~(uint64_t)OPEN) & INSIDE_MASK) == 0)
+        return;
     const uint64_t spin = tern_pool_spin_ns(pool, threads);
     const uint64_t until = spin > 0 ? tern_now_ns() + spin : 0;
     while (spin > 0) {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
-            if (atomic_load_explicit(&pool->running, memory_order_acquire) == 0)
+            if (nobody_inside(pool))
                 return;
             tern_pause();
         }
         if (tern_now_ns() >= until)
             break;
     }
-    while (atomic_load(&pool->running) != 0) {
+    while ((atomic_load(&pool->door) & INSIDE_MASK) != 0) {
         atomic_store(&pool->joiner_asleep, 1);
-        if (atomic_load(&pool->running) != 0)
+        if ((atomic_load(&pool->door) & INSIDE_MASK) != 0)
             sleep_while_one(&pool->joiner_asleep);
         atomic_store(&pool->joiner_asleep, 0);
     }
@@ -145,17 +166,18 @@ static void join(struct tern_pool *pool, uint32_t threads)
 
 void tern_pool_run(struct tern_pool *pool, uint32_t threads, tern_pool_work work, void *context)
 {
-    if (threads > 1) {
-        pool->work = work;
-        pool->context = context;
-        atomic_store_explicit(&pool->running, threads - 1, memory_order_relaxed);
-        const uint64_t last = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
-        atomic_store(&pool->ticket, ((last >> 16) + 1) << 16 | threads);
-        wake_sleepers(pool, threads);
+    if (threads <= 1) {
+        work(context, 0);
+        return;
     }
+    const uint64_t number = (atomic_load_explicit(&pool->ticket, memory_order_relaxed) >> 16) + 1;
+    pool->work = work;
+    pool->context = context;
+    atomic_store_explicit(&pool->door, number << DOOR_NUMBER_SHIFT | OPEN, memory_order_release);
+    atomic_store(&pool->ticket, number << 16 | threads);
+    wake_sleepers(pool, threads);
     work(context, 0);
-    if (threads > 1)
-        join(pool, threads);
+    join(pool, threads);
 }
 
 /* ---- life ---- */
@@ -194,7 +216,7 @@ enum tern_status tern_pool_grow(struct tern_pool *pool, uint32_t threads, struct
         struct slot *slot = &pool->slot[pool->threads];
         slot->index = pool->threads;
         slot->pool = pool;
-        const int failed = pthread_create(&slot->thread, NULL, pool_thread, slot);
+        const int failed = pthread_create(&slot->thread, NULL, help, slot);
         if (failed != 0)
             return tern_fail(error, TERN_NO_MEMORY, "cannot start thread %u of %u: %s",
                              pool->threads + 1, threads, strerror(failed));

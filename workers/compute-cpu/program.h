@@ -81,6 +81,8 @@ struct tern_program {
     /* Per thread: TERN_KERNEL_SCRATCH for matrix products, then row_scratch for the calls here. */
     uint8_t *scratch;
     uint64_t scratch_stride, row_scratch;
+    struct tern_segment activations; /* borrowed */
+    const uint8_t *cache;            /* the KV segment's data */
 };
 
 /* Calls that cost less than this run on one thread: a dispatch costs about a microsecond. */

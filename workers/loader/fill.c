@@ -30,6 +30,7 @@ struct tern_fill {
     const struct tern_fill_job *job;
     struct tern_piece *pieces;
     size_t piece_count;
+    uint64_t reported; /* bytes of the last report; of the calling thread only */
 
     _Atomic size_t next;
     _Atomic uint64_t done; /* bytes in place */
@@ -244,10 +245,15 @@ static struct timespec in_ms(long ms)
     return at;
 }
 
-/* False: nobody listens any more; the threads stop. */
+/* Tells of bytes that came since the last report; silence is what the coordinator takes for a hang.
+ * False: nobody listens any more, the threads stop. */
 static bool report(struct tern_fill *fill, uint64_t all)
 {
-    const bool listened = fill->job->progress(fill->job->context, atomic_load(&fill->done), all);
+    const uint64_t done = atomic_load(&fill->done);
+    if (done == fill->reported)
+        return true;
+    fill->reported = done;
+    const bool listened = fill->job->progress(fill->job->context, done, all);
     atomic_fetch_or(&fill->stop, listened ? 0 : 1);
     return listened;
 }

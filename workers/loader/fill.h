@@ -24,7 +24,8 @@ struct tern_fill_job {
     int weights;                        /* writable descriptor of the weights segment */
     uint64_t weights_size;              /* its data bytes */
     bool drop_cache;                    /* leave nothing of the file in the page cache */
-    /* Called about every 50 ms from the calling thread; false: nobody listens, give up. */
+    /* Called about every 50 ms from the calling thread if bytes came, and at the end; false: nobody
+     * listens, give up. */
     bool (*progress)(void *context, uint64_t done, uint64_t all);
     void *context;
 };

@@ -1,62 +1,36 @@
 /*
- * The metadata of a GGUF file: keys with scalars, strings and flat arrays. Memory follows the bytes
- * that the file really has: an array's elements are counted against the bytes left first.
+ * The metadata of a GGUF file: keys with scalars, strings and flat arrays, read straight into the
+ * catalog. Memory follows the bytes that the file really has: an array's elements are counted
+ * against the bytes left first.
  */
 #include "workers/loader/parser.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A key's value while it is on its way from the file to the catalog. */
+/* A key's value: its shape, then where its numbers lie in the catalog. */
 struct value {
+    struct tern_string name;
     enum tern_value_type type; /* of the elements */
     bool is_array;
     uint64_t count;
-    void *numbers;               /* packed elements */
-    struct tern_string *strings; /* pointing into `text` once all are read */
-    char *text;
-    size_t text_bytes, text_room;
+    void *numbers; /* packed elements, unless they are strings */
 };
 
-static void free_value(struct value *value)
+static enum tern_status begin(struct tern_parser *parser, struct value *value)
 {
-    free(value->numbers);
-    free(value->strings);
-    free(value->text);
+    return tern_catalog_begin_key(parser->writer, value->name, value->type, value->is_array,
+                                  value->count, &value->numbers, parser->error);
 }
 
-static enum tern_status no_memory(struct tern_parser *parser, uint64_t bytes)
-{
-    return tern_fail(parser->error, TERN_NO_MEMORY,
-                     "%s: no memory for a value of %" PRIu64 " bytes", parser->place, bytes);
-}
-
-static bool make_room(struct value *value, size_t bytes)
-{
-    if (bytes <= value->text_room - value->text_bytes)
-        return true;
-    size_t room = value->text_room < 4096 ? 4096 : value->text_room;
-    while (room - value->text_bytes < bytes)
-        room *= 2;
-    char *text = realloc(value->text, room);
-    if (text == NULL)
-        return false;
-    value->text = text;
-    value->text_room = room;
-    return true;
-}
-
-/* Appends one string to value->text. */
-static enum tern_status read_string(struct tern_parser *parser, struct value *value,
-                                    struct tern_string *string)
+static enum tern_status read_string(struct tern_parser *parser)
 {
     uint64_t length;
+    char *to;
     enum tern_status status = tern_parser_u64(parser, "string length", &length);
-    if (status != TERN_OK)
-        return status;
-    status = tern_parser_fits(parser, "string length", length, 1);
+    if (status == TERN_OK)
+        status = tern_parser_fits(parser, "string length", length, 1);
     if (status != TERN_OK)
         return status;
     if (length > TERN_MAX_STRING)
@@ -64,14 +38,8 @@ static enum tern_status read_string(struct tern_parser *parser, struct value *va
                          "%s: a string of %" PRIu64
                          " bytes is above the limit of %d; " TERN_REMEDY_CONVERT,
                          parser->place, length, TERN_MAX_STRING);
-    if (!make_room(value, length))
-        return no_memory(parser, length);
-    string->length = length;
-    status = length == 0
-                 ? TERN_OK
-                 : tern_parser_read(parser, "string", value->text + value->text_bytes, length);
-    value->text_bytes += length;
-    return status;
+    status = tern_catalog_add_string(parser->writer, length, &to, parser->error);
+    return status == TERN_OK ? tern_parser_read(parser, "string", to, length) : status;
 }
 
 static enum tern_status read_strings(struct tern_parser *parser, struct value *value)
@@ -85,20 +53,10 @@ static enum tern_status read_strings(struct tern_parser *parser, struct value *v
                          "%s: array length %" PRIu64
                          " is above the limit of %d strings; " TERN_REMEDY_CONVERT,
                          parser->place, value->count, TERN_MAX_STRINGS);
-    value->strings = malloc((value->count + 1) * sizeof *value->strings);
-    if (value->strings == NULL)
-        return no_memory(parser, value->count * sizeof *value->strings);
+    status = begin(parser, value);
     for (uint64_t i = 0; i < value->count && status == TERN_OK; i++)
-        status = read_string(parser, value, &value->strings[i]);
-    if (status != TERN_OK)
-        return status;
-    /* Only now: the text does not move any more. */
-    const char *at = value->text != NULL ? value->text : "";
-    for (uint64_t i = 0; i < value->count; i++) {
-        value->strings[i].bytes = at;
-        at += value->strings[i].length;
-    }
-    return TERN_OK;
+        status = read_string(parser);
+    return status;
 }
 
 static enum tern_status check_bools(struct tern_parser *parser, const struct value *value)
@@ -117,17 +75,10 @@ static enum tern_status read_numbers(struct tern_parser *parser, struct value *v
     const size_t each = tern_value_bytes(value->type);
     enum tern_status status =
         tern_parser_fits(parser, value->is_array ? "array length" : "value", value->count, each);
-    if (status != TERN_OK)
-        return status;
-    if (value->count > TERN_MAX_METADATA / each)
-        return tern_fail(parser->error, TERN_BAD_MODEL,
-                         "%s: array length %" PRIu64
-                         " is above the limit of %d bytes; " TERN_REMEDY_CONVERT,
-                         parser->place, value->count, TERN_MAX_METADATA);
-    value->numbers = malloc(value->count * each + 1);
-    if (value->numbers == NULL)
-        return no_memory(parser, value->count * each);
-    status = tern_parser_read(parser, "value", value->numbers, value->count * each);
+    if (status == TERN_OK)
+        status = begin(parser, value);
+    if (status == TERN_OK)
+        status = tern_parser_read(parser, "value", value->numbers, value->count * each);
     if (status == TERN_OK && value->type == TERN_V_BOOL)
         status = check_bools(parser, value);
     return status;
@@ -208,18 +159,12 @@ static enum tern_status parse_key(struct tern_parser *parser, uint64_t index)
         return status;
     snprintf(parser->place, sizeof parser->place, "metadata key '%s'", name);
 
-    struct value value = {.count = 1};
+    struct value value = {.name = {name, length}, .count = 1};
     status = read_value(parser, &value);
     if (status == TERN_OK && strcmp(name, "general.alignment") == 0)
         status = take_alignment(parser, &value);
     if (status == TERN_OK && strcmp(name, "split.count") == 0)
         status = take_number(parser, &value, &parser->split_count);
-    const void *elements = value.type == TERN_V_STRING ? (void *)value.strings : value.numbers;
-    if (status == TERN_OK)
-        status =
-            tern_catalog_put_key(parser->writer, (struct tern_string){name, length}, value.type,
-                                 value.is_array, elements, value.count, parser->error);
-    free_value(&value);
     return status;
 }
 

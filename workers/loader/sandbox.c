@@ -24,7 +24,7 @@
 #define SANITIZED 0
 #endif
 
-/* Free of arguments that could do harm. */
+/* Free of arguments that could do harm. (glibc's qsort asks sysinfo how much memory there is.) */
 static const int allowed[] = {
     SCMP_SYS(pread64),      SCMP_SYS(pwrite64),        SCMP_SYS(fadvise64),
     SCMP_SYS(fstat),        SCMP_SYS(close),           SCMP_SYS(poll),
@@ -33,7 +33,7 @@ static const int allowed[] = {
     SCMP_SYS(sched_yield),  SCMP_SYS(clock_gettime),   SCMP_SYS(getrandom),
     SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),  SCMP_SYS(restart_syscall),
     SCMP_SYS(rseq),         SCMP_SYS(set_robust_list), SCMP_SYS(exit),
-    SCMP_SYS(exit_group),   SCMP_SYS(sysinfo), /* qsort asks how much memory there is */
+    SCMP_SYS(exit_group),   SCMP_SYS(sysinfo),
 };
 
 /* What the runtimes of AddressSanitizer and ThreadSanitizer need to check, report and end. */
@@ -50,6 +50,7 @@ static const int allowed_sanitized[] = {
     SCMP_SYS(stat),
     SCMP_SYS(lseek),
     SCMP_SYS(getdents64),
+    SCMP_SYS(getdents),
     SCMP_SYS(getpid),
     SCMP_SYS(gettid),
     SCMP_SYS(getppid),
@@ -71,6 +72,7 @@ static const int allowed_sanitized[] = {
     SCMP_SYS(clock_nanosleep),
     SCMP_SYS(process_vm_readv),
     SCMP_SYS(uname),
+    SCMP_SYS(gettimeofday),
 };
 
 static int allow_all(scmp_filter_ctx filter, const int *calls, size_t count)
@@ -83,22 +85,25 @@ static int allow_all(scmp_filter_ctx filter, const int *calls, size_t count)
     return 0;
 }
 
-static int allow_some_arguments(scmp_filter_ctx filter, int channel)
+/* Only with this descriptor as the first argument. */
+static int allow_on(scmp_filter_ctx filter, int call, int fd)
 {
-    int result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), 1,
-                                  SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)channel));
-    if (result == 0)
-        result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(recvmsg), 1,
-                                  SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)channel));
-    if (result != 0 || SANITIZED)
+    const struct scmp_arg_cmp is_fd = {
+        .arg = 0, .op = SCMP_CMP_EQ, .datum_a = (scmp_datum_t)fd, .datum_b = 0};
+    return seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, call, 1, &is_fd);
+}
+
+static int allow_memory(scmp_filter_ctx filter)
+{
+    /* mmap and mprotect both take the protection third; mmap takes the flags fourth. */
+    const struct scmp_arg_cmp harmless[] = {
+        {.arg = 2, .op = SCMP_CMP_MASKED_EQ, .datum_a = PROT_EXEC, .datum_b = 0},
+        {.arg = 3, .op = SCMP_CMP_MASKED_EQ, .datum_a = MAP_ANONYMOUS, .datum_b = MAP_ANONYMOUS},
+    };
+    const int result = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2, harmless);
+    if (result != 0)
         return result;
-    result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
-                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
-                              SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS));
-    if (result == 0)
-        result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-                                  SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-    return result;
+    return seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, harmless);
 }
 
 /* Returns 0 or a negative errno. */
@@ -114,8 +119,12 @@ static int load_filter(int channel)
     if (result == 0 && SANITIZED)
         result = allow_all(filter, allowed_sanitized,
                            sizeof allowed_sanitized / sizeof allowed_sanitized[0]);
+    else if (result == 0)
+        result = allow_memory(filter);
     if (result == 0)
-        result = allow_some_arguments(filter, channel);
+        result = allow_on(filter, SCMP_SYS(sendmsg), channel);
+    if (result == 0)
+        result = allow_on(filter, SCMP_SYS(recvmsg), channel);
     if (result == 0)
         result = seccomp_load(filter);
     seccomp_release(filter);
@@ -135,11 +144,9 @@ static bool limit(__rlimit_resource_t resource, uint64_t most)
 
 enum tern_status tern_sandbox_enter(int channel, uint64_t file_bytes, struct tern_error *error)
 {
-    /* Address space: program, libraries and thread stacks, then the catalog once and at most four
-     * times the metadata's bytes for what is being parsed (an empty string of an array takes 8
-     * bytes in the file and 16 in memory; buffers double). */
-    const uint64_t metadata = file_bytes < TERN_MAX_METADATA ? file_bytes : TERN_MAX_METADATA;
-    const uint64_t memory = (UINT64_C(256) << 20) + tern_catalog_bound(file_bytes) + 4 * metadata;
+    /* Address space: program, libraries, thread stacks and read buffers, then the catalog, and as
+     * much again for what is sorted while it is checked. */
+    const uint64_t memory = (UINT64_C(256) << 20) + 2 * tern_catalog_bound(file_bytes);
     if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, 16) ||
         (!SANITIZED && !limit(RLIMIT_AS, memory)))
         return tern_fail(error, TERN_FAILED, "the loader cannot limit its resources: %s",

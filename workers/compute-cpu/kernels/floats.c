@@ -9,7 +9,7 @@
 #include "workers/compute-cpu/kernels/operations.h"
 #include "workers/compute-cpu/kernels/product.h"
 
-enum { ROWS = 4, TOKENS = LANES / 4 };
+enum { ROWS = 4, TOKENS = LANES / 4, L2_BYTES = 192 << 10 };
 
 INLINE size_t element_bytes(enum tern_type type)
 {
@@ -49,7 +49,9 @@ INLINE void add_products(enum tern_type type, unsigned tokens, const uint8_t *co
     }
 }
 
-/* Rows row .. row + n - 1 (n <= ROWS) for `tokens` (a constant) tokens. */
+/* Rows first .. first + n - 1 (n <= ROWS) for `tokens` (a constant) tokens. One token: both halves
+ * of the chains at once, memory ahead asked for. More: one register of chains after the other, so
+ * that the sums of all tokens fit. */
 INLINE void multiply_tile(enum tern_type type, unsigned tokens, const struct tern_matmul *m,
                           uint32_t first, uint32_t n, uint32_t token)
 {
@@ -59,22 +61,29 @@ INLINE void multiply_tile(enum tern_type type, unsigned tokens, const struct ter
         row[r] = m->weights + (first + (r < n ? r : n - 1)) * m->row_bytes;
     for (unsigned t = 0; t < tokens; t++)
         x[t] = (const float *)(const void *)(m->x + (token + t) * m->x_stride);
+    const uint32_t whole = m->columns / 16 * 16;
     vf sum[PER16][TOKENS][ROWS];
 #pragma GCC unroll 2
     for (unsigned c = 0; c < PER16; c++)
         for (unsigned t = 0; t < tokens; t++)
             for (unsigned r = 0; r < ROWS; r++)
                 sum[c][t][r] = vf_zero();
-    uint32_t k = 0;
-    for (; k + 16 <= m->columns; k += 16) {
-        if (tokens == 1)
-#pragma GCC unroll 4
+    if (tokens == 1) {
+        const size_t ahead = ROWS * m->row_bytes;
+        for (uint32_t k = 0; k < whole; k += 16) {
             for (unsigned r = 0; r < ROWS; r++)
-                prefetch(row[r] + k * element_bytes(type) + 4 * m->row_bytes, 1);
+                prefetch(row[r] + k * element_bytes(type) + ahead, 1);
+#pragma GCC unroll 2
+            for (unsigned c = 0; c < PER16; c++)
+                add_products(type, tokens, row, x, k + c * LANES, LANES, sum[c]);
+        }
+    } else {
 #pragma GCC unroll 2
         for (unsigned c = 0; c < PER16; c++)
-            add_products(type, tokens, row, x, k + c * LANES, LANES, sum[c]);
+            for (uint32_t k = c * LANES; k < whole; k += 16)
+                add_products(type, tokens, row, x, k, LANES, sum[c]);
     }
+    uint32_t k = whole;
     for (unsigned c = 0; c < PER16 && k < m->columns; c++, k += LANES)
         add_products(type, tokens, row, x, k, m->columns - k, sum[c]);
     for (unsigned t = 0; t < tokens; t++) {
@@ -89,16 +98,27 @@ INLINE void multiply_tile(enum tern_type type, unsigned tokens, const struct ter
     }
 }
 
+INLINE void multiply_rows(enum tern_type type, unsigned tokens, const struct tern_matmul *m,
+                          uint32_t begin, uint32_t end, uint32_t token)
+{
+    for (uint32_t row = begin; row < end; row += ROWS)
+        multiply_tile(type, tokens, m, row, end - row < ROWS ? end - row : ROWS, token);
+}
+
+/* Blocks of rows that stay in L2 while a few tokens after another, which stay in L1, pass by. */
 INLINE void multiply_floats(enum tern_type type, const struct tern_matmul *m, uint32_t begin,
                             uint32_t end)
 {
-    for (uint32_t row = begin; row < end; row += ROWS) {
-        const uint32_t n = end - row < ROWS ? end - row : ROWS;
+    uint32_t block = (uint32_t)(L2_BYTES / m->row_bytes) / ROWS * ROWS;
+    if (block < ROWS)
+        block = ROWS;
+    for (uint32_t row = begin; row < end; row += block) {
+        const uint32_t last = end - row < block ? end : row + block;
         uint32_t token = 0;
         for (; token + TOKENS <= m->tokens; token += TOKENS)
-            multiply_tile(type, TOKENS, m, row, n, token);
+            multiply_rows(type, TOKENS, m, row, last, token);
         for (; token < m->tokens; token++)
-            multiply_tile(type, 1, m, row, n, token);
+            multiply_rows(type, 1, m, row, last, token);
     }
 }
 

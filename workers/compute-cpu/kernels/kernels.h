@@ -42,6 +42,10 @@ struct tern_matmul {
     uint64_t out_stride;
     const float *bias; /* per row, or NULL: value(value(product) + bias) */
     struct tern_fault_sink fault;
+    /* The weights this thread reads after these rows (its next chunk, or another matrix); NULL: the
+     * rows that follow `end`. Only a hint, fetched ahead so that the next call begins warm: without
+     * it decode from short chunks loses a quarter of its speed. Need not be valid memory. */
+    const uint8_t *next;
 };
 
 /* Computes rows [begin, end) for all tokens. Tokens whose fault word is set may be skipped. */

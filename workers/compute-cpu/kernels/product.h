@@ -71,6 +71,14 @@ INLINE void prefetch(const uint8_t *p, size_t bytes)
         _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
+/* What is read after the group of rows that begins at `row`. */
+INLINE const uint8_t *after_group(const struct tern_matmul *m, uint32_t row, uint32_t end)
+{
+    if (row + LANES >= end && m->next != NULL)
+        return m->next;
+    return m->weights + (row + (uint64_t)LANES) * m->row_bytes;
+}
+
 /* ---- Panels: LANES rows by a stretch of columns, unpacked ---- */
 
 struct panel_walk {

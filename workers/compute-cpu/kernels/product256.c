@@ -180,7 +180,7 @@ INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_m
     FOR_ROW_GROUPS(row, begin, end)
     {
         const struct rows rows = {m->weights + row * m->row_bytes, m->row_bytes};
-        const uint8_t *ahead = rows.base + LANES * m->row_bytes;
+        const uint8_t *ahead = after_group(m, row, end);
         for (uint32_t token = 0; token < m->tokens; token++) {
             struct act_row x = view_act(m, layout, token);
             vf chain = vf_zero();

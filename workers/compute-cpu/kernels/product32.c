@@ -51,7 +51,7 @@ INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_m
     FOR_ROW_GROUPS(row, begin, end)
     {
         const struct rows rows = {m->weights + row * m->row_bytes, m->row_bytes};
-        const uint8_t *ahead = rows.base + LANES * m->row_bytes;
+        const uint8_t *ahead = after_group(m, row, end);
         for (uint32_t token = 0; token < m->tokens; token++) {
             const struct act_row x = view_act(m, layout, token);
             const vf sum = dot_rows(type, bits, rows, blocks, x, token == 0 ? ahead : NULL);
