@@ -137,7 +137,8 @@ static void reach(void *context, uint32_t positions)
     tern_rope_tables_reach(&model->rope, positions);
 }
 
-void tern_model_open_lane(struct tern_model *model)
+void tern_model_open_lane(struct tern_model *model,
+                          void (*lost)(void *context, const struct tern_error *error))
 {
     const struct tern_plan *plan = model->compiled.plan;
     struct tern_lane *lane = &model->lane;
@@ -149,6 +150,7 @@ void tern_model_open_lane(struct tern_model *model)
         tern_end_tokens(model->file->tokenizer, lane->end_token, TERN_MAX_END_TOKENS);
     lane->end_tokens = ends < TERN_MAX_END_TOKENS ? (uint32_t)ends : TERN_MAX_END_TOKENS;
     lane->reach = reach;
+    lane->lost = lost;
     lane->context = model;
 }
 

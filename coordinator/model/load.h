@@ -15,8 +15,9 @@ enum tern_status tern_model_furnish(struct tern_model *model, struct tern_superv
                                     struct tern_error *error);
 /* The binding of a furnished model. */
 struct tern_binding tern_model_binding(const struct tern_model *model);
-/* The lane of a bound model. */
-void tern_model_open_lane(struct tern_model *model);
+/* The lane of a bound model; `lost` as in struct tern_lane, with the model as its context. */
+void tern_model_open_lane(struct tern_model *model,
+                          void (*lost)(void *context, const struct tern_error *error));
 
 /* Gives everything back that the functions above made. */
 void tern_model_strip(struct tern_model *model);

@@ -166,6 +166,14 @@ static enum tern_status make_room(struct tern_model *model, struct tern_error *e
 
 /* ---- loading ---- */
 
+/* The worker cannot bind the plan again (memory is short, say): the model is gone. */
+static void on_lost(void *context, const struct tern_error *error)
+{
+    struct tern_model *model = context;
+    model->bound = false;
+    fail(model, error);
+}
+
 static void on_bound(void *context, const struct tern_error *error)
 {
     struct tern_model *model = context;
@@ -175,7 +183,7 @@ static void on_bound(void *context, const struct tern_error *error)
         model->bound = false;
         fail(model, error);
     } else {
-        tern_model_open_lane(model);
+        tern_model_open_lane(model, on_lost);
         tern_scheduler_add_lane(models->scheduler, &model->lane);
         model->state = TERN_MODEL_READY;
         model->used_ns = tern_now_ns();

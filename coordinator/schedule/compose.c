@@ -265,6 +265,15 @@ uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session 
     return cover_all(composer, session->lane);
 }
 
+uint32_t tern_compose_ahead(struct tern_composer *composer, struct tern_session *session,
+                            uint32_t positions)
+{
+    const uint32_t end = session->computed + session->rows;
+    cover(composer, session, end + positions);
+    const uint64_t room = (uint64_t)session->pages * TERN_PAGE_POSITIONS - end;
+    return positions < room ? positions : (uint32_t)room;
+}
+
 static uint16_t flags_of(const struct tern_session *session, uint32_t row)
 {
     if (session->every_row)

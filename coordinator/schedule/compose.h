@@ -24,6 +24,11 @@ uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane);
 uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,
                             uint32_t rows);
 
+/* Takes pages for up to `positions` positions after the session's rows, as far as there are free
+ * ones; returns for how many there are pages. */
+uint32_t tern_compose_ahead(struct tern_composer *composer, struct tern_session *session,
+                            uint32_t positions);
+
 /* Output rows of a session that has rows. */
 uint32_t tern_session_outputs(const struct tern_session *session);
 

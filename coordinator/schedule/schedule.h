@@ -1,10 +1,11 @@
 /*
  * The scheduler: composes steps from the sessions of all ready models and takes their results.
  *
- * One step is in flight at a time. Each step belongs to one lane (a ready model); lanes with work
- * take turns. A step gives one row to every runnable session, then shares what is left of its rows
- * between the prompts. Its rows are bounded by the plan and by predicted time, so that a long
- * prompt delays nobody and a cancellation takes effect soon.
+ * One step is in flight at a time (a single greedy session may run ahead of it for a while). Each
+ * step belongs to one lane (a ready model); lanes with work take turns. A step gives one row to
+ * every runnable session, then shares what is left of its rows between the prompts. Its rows are
+ * bounded by the plan and by predicted time, so that a long prompt delays nobody and a cancellation
+ * takes effect soon.
  *
  * Between steps, and only then, sessions end, pages move and page tables change: no step in flight
  * can touch what is given away.
@@ -29,6 +30,8 @@ struct tern_lane {
     uint32_t end_tokens, end_token[TERN_MAX_END_TOKENS];
     /* Positions below `positions` are about to be used: fills the RoPE tables. */
     void (*reach)(void *context, uint32_t positions);
+    /* The worker cannot run the plan any more; all sessions have ended, the lane is removed. */
+    void (*lost)(void *context, const struct tern_error *error);
     void *context;
 
     /* The scheduler's own; all zero at first. */
