@@ -16,7 +16,8 @@ enum {
     MAX_WIDTH = 1 << 18,
     MAX_FFN = 1 << 20,
     MAX_HEADS = 1024,
-    MAX_HEAD_SIZE = 256, /* what the kernels are tested for */
+    MIN_HEAD_SIZE = 16, /* what the kernels are tested for */
+    MAX_HEAD_SIZE = 256,
     MAX_VOCABULARY = 1 << 22,
 };
 
@@ -243,10 +244,11 @@ static enum tern_status read_head_size(const struct tern_catalog *catalog, struc
                          "%s.attention.value_length is %u, but keys have %u: values of another "
                          "length are not supported",
                          name, values, h->head_size);
-    if (h->head_size > MAX_HEAD_SIZE)
+    if (h->head_size < MIN_HEAD_SIZE || h->head_size > MAX_HEAD_SIZE)
         return tern_fail(error, TERN_UNSUPPORTED,
-                         "%s.attention.key_length is %u: heads of at most %d are supported", name,
-                         h->head_size, MAX_HEAD_SIZE);
+                         "%s.attention.key_length, or embedding_length/head_count, is %u: heads of "
+                         "%d to %d values are supported",
+                         name, h->head_size, MIN_HEAD_SIZE, MAX_HEAD_SIZE);
     h->attention_scale = (float)(1 / sqrt((double)h->head_size));
     return TERN_OK;
 }
