@@ -15,10 +15,12 @@ struct merge_link {
     uint32_t previous, next;
 };
 
+/* A symbol and the one after it. 16 bytes, so that the four children of a place in the heap are a
+ * cache line: on long runs the heap is where the time goes. */
 struct merge_candidate {
     uint32_t priority;
-    uint32_t left, right;
-    uint32_t length; /* of both together: differs once either changed */
+    uint32_t left;
+    uint32_t length; /* of both together: grows once either changed */
     uint32_t id;
 };
 
@@ -93,15 +95,26 @@ static bool comes_before(const struct merge_candidate *a, const struct merge_can
     return a->priority != b->priority ? a->priority < b->priority : a->left < b->left;
 }
 
+/* The first of the children of `at`, of which there is at least one. */
+static size_t least_child(const struct merge_candidate *heap, size_t count, size_t at)
+{
+    size_t least = 4 * at + 1;
+    const size_t end = least + 4 < count ? least + 4 : count;
+    for (size_t child = least + 1; child < end; child++)
+        if (comes_before(&heap[child], &heap[least]))
+            least = child;
+    return least;
+}
+
 static void sift_down(struct merge_candidate *heap, size_t count, size_t at)
 {
     const struct merge_candidate moved = heap[at];
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && comes_before(&heap[child + 1], &heap[child]))
-            child++;
+    while (4 * at + 1 < count) {
+        const size_t child = least_child(heap, count, at);
         if (!comes_before(&heap[child], &moved))
             break;
         heap[at] = heap[child];
+        at = child;
     }
     heap[at] = moved;
 }
@@ -109,9 +122,9 @@ static void sift_down(struct merge_candidate *heap, size_t count, size_t at)
 static void push(struct merge_work *work, struct merge_candidate candidate)
 {
     size_t at = work->candidates++;
-    while (at > 0 && comes_before(&candidate, &work->heap[(at - 1) / 2])) {
-        work->heap[at] = work->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
+    while (at > 0 && comes_before(&candidate, &work->heap[(at - 1) / 4])) {
+        work->heap[at] = work->heap[(at - 1) / 4];
+        at = (at - 1) / 4;
     }
     work->heap[at] = candidate;
 }
@@ -136,7 +149,6 @@ static void consider(const struct merging *m, uint32_t left, uint32_t right)
     push(m->work, (struct merge_candidate){
                       .priority = result.priority,
                       .left = left,
-                      .right = right,
                       .length = symbol[left].length + symbol[right].length,
                       .id = result.id,
                   });
@@ -177,14 +189,16 @@ static void merge_by_heap(const struct merging *m)
         consider(m, i, i + 1);
     while (work->candidates > 0) {
         const struct merge_candidate best = pop(work);
-        struct merge_symbol *const left = &symbol[best.left], *const right = &symbol[best.right];
+        const uint32_t next = link[best.left].next;
+        struct merge_symbol *const left = &symbol[best.left];
         /* A symbol that was taken in has length 0. */
-        if (left->length == 0 || right->length == 0 || left->length + right->length != best.length)
+        if (left->length == 0 || next == NO_SYMBOL ||
+            left->length + symbol[next].length != best.length)
             continue;
         left->length = best.length;
         left->id = best.id;
-        right->length = 0;
-        link[best.left].next = link[best.right].next;
+        symbol[next].length = 0;
+        link[best.left].next = link[next].next;
         if (link[best.left].next != NO_SYMBOL)
             link[link[best.left].next].previous = best.left;
         consider(m, link[best.left].previous, best.left);

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any context holds. One word of this length takes a gigabyte while it is merged. */
-enum { LONGEST_TEXT = 16 << 20 };
+/* More than any context holds. A single word of this length takes seconds and half a gigabyte
+ * to merge; texts of many words take a second per 50 MB. */
+enum { LONGEST_TEXT = 8 << 20 };
 
 /* A plain stretch of the normalized text, or an added token. */
 struct part {

@@ -31,6 +31,7 @@ static void map_twice(enum tern_segment_kind kind, uint64_t id, uint64_t size,
 static void *run(void *context)
 {
     struct driver *driver = context;
+    tern_pool_pin_caller(driver->pool);
     driver->exit = tern_executor_run(driver->executor);
     return NULL;
 }

@@ -105,9 +105,11 @@ void test_catalog_close(struct test_catalog *catalog)
 const char *test_golden(const char *format, ...)
 {
     static char path[4096];
-    const char *folder = getenv("TERN_GOLDEN");
-    const int used = snprintf(path, sizeof path / 2, "%s/",
-                              folder == NULL || *folder == '\0' ? "tests/golden" : folder);
+    const char *folder = getenv("TERN_GOLDEN"), *source = getenv("TERN_SOURCE");
+    const int used =
+        folder != NULL && *folder != '\0'
+            ? snprintf(path, sizeof path / 2, "%s/", folder)
+            : snprintf(path, sizeof path / 2, "%s/tests/golden/", source == NULL ? "." : source);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(path + used, sizeof path - (size_t)used, format, arguments);

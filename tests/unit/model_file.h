@@ -28,7 +28,7 @@ struct test_key {
 };
 void test_catalog_make(const struct test_key *keys, uint32_t count, struct test_catalog *out);
 
-/* TERN_GOLDEN/name, or tests/golden/name. */
+/* TERN_GOLDEN/name, or tests/golden/name in the source tree (TERN_SOURCE, else where we are). */
 const char *test_golden(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

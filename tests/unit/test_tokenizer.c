@@ -277,11 +277,38 @@ static void text_cases_are_right(void **state)
     assert_true(vectors_run > 0);
 }
 
+/* The prompts of the real models, whose files are looked for in the folder TERN_MODELS. */
+static void prompts_of_real_models_are_right(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"smollm2", "gemma3-270m"};
+    size_t wrong = 0;
+    vectors_run = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct tern_tokenizer *tokenizer = open_vocabulary(names[i]);
+        json_t *about = json_load_file(test_golden("real/%s.json", names[i]), 0, NULL);
+        const json_t *cases = json_object_get(about, "cases");
+        for (size_t k = 0; tokenizer != NULL && k < json_array_size(cases); k++) {
+            json_t *prompt = json_array_get(cases, k);
+            const char *name = json_string_value(json_object_get(prompt, "name"));
+            json_object_set_new(prompt, "add_special", json_boolean(strcmp(name, "chat") != 0));
+            json_object_set_new(prompt, "parse_special", json_true());
+            wrong += check_vector(names[i], tokenizer, prompt);
+        }
+        tern_tokenizer_free(tokenizer);
+        json_decref(about);
+    }
+    assert_int_equal(wrong, 0);
+    if (vectors_run == 0)
+        skip();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_right),
         cmocka_unit_test(text_cases_are_right),
+        cmocka_unit_test(prompts_of_real_models_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

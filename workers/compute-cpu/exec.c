@@ -254,14 +254,14 @@ static uint64_t idle_spin_ns(const struct tern_executor *e)
 static void spin_for_issue(const struct tern_executor *e, uint64_t spin_ns)
 {
     const struct tern_coordinator_board *board = e->setup.coordinator;
-    const uint64_t until = tern_now_ns() + spin_ns;
+    const uint64_t began = tern_now_ns();
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if (atomic_load_explicit(&board->issued, memory_order_relaxed) > e->last)
                 return;
             tern_pause();
         }
-    } while (tern_now_ns() < until);
+    } while (tern_spin_on(began, spin_ns));
 }
 
 enum tern_worker_exit tern_executor_run(struct tern_executor *executor)

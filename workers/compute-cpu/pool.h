@@ -13,6 +13,7 @@
 
 #include "proto/status.h"
 #include "topology.h"
+#include <stdbool.h>
 
 struct tern_pool;
 
@@ -40,6 +41,10 @@ void tern_pool_pin_caller(const struct tern_pool *pool);
 
 /* How long a wait of a step with so many threads may spin, in nanoseconds; 0: not at all. */
 uint64_t tern_pool_spin_ns(const struct tern_pool *pool, uint32_t threads);
+
+/* Called between looks of a spin that began at began_ns: lets others run, and says whether to go on
+ * spinning. */
+bool tern_spin_on(uint64_t began_ns, uint64_t spin_ns);
 
 uint32_t tern_pool_usable_cores(const struct tern_pool *pool);
 
