@@ -33,10 +33,10 @@ static void *zmq;
 static int start_service(void **state)
 {
     (void)state;
-    const char *golden = getenv("TERN_GOLDEN"), *program = getenv("TERN_SERVICE");
-    assert_non_null(golden);
+    const char *source = getenv("TERN_SOURCE"), *program = getenv("TERN_SERVICE");
+    assert_non_null(source);
     assert_non_null(program);
-    snprintf(model, sizeof model, "%s/models/qwen2-f16.gguf", golden);
+    snprintf(model, sizeof model, "%s/tests/golden/models/qwen2-f16.gguf", source);
     snprintf(folder, sizeof folder, "/tmp/tern-protocol-XXXXXX");
     assert_non_null(mkdtemp(folder));
     assert_int_equal(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
@@ -259,7 +259,7 @@ static void impossible_values_are_refused(void **state)
     refuse(client, &pack, TERN_USAGE);
     begin_generate(&pack, 1, 4);
     tern_pack_u64(&pack, TERN_F_CTX, UINT64_MAX);
-    refuse(client, &pack, TERN_USAGE);
+    refuse(client, &pack, TERN_NO_MEMORY);
     begin_generate(&pack, 1, 4);
     tern_pack_f64(&pack, TERN_F_TEMP, -1);
     refuse(client, &pack, TERN_USAGE);
