@@ -61,7 +61,7 @@ enum tern_status tern_identify(const char *path, struct tern_identity *identity,
 {
     struct stat info;
     if (stat(path, &info) != 0)
-        return tern_fail(error, TERN_USAGE, "cannot read the model file %s: %s", path,
+        return tern_fail(error, TERN_BAD_MODEL, "cannot read the model file %s: %s", path,
                          strerror(errno));
     *identity = (struct tern_identity){.device = info.st_dev,
                                        .inode = info.st_ino,

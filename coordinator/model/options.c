@@ -91,9 +91,6 @@ enum tern_status tern_options_read(const struct tern_message *message, struct te
         options->threads = tern_usable_cores("");
     if (options->batch == 0)
         options->batch = DEFAULT_BATCH;
-    if (options->context > TERN_MAX_CONTEXT)
-        return tern_fail(error, TERN_USAGE, "context %" PRIu64 " is over the limit of %d positions",
-                         options->context, TERN_MAX_CONTEXT);
     const enum tern_status status = read_tier(message, &options->tier, error);
     return status == TERN_OK ? read_names(message, options, error) : status;
 }

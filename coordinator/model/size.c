@@ -58,17 +58,17 @@ static enum tern_status search(const struct tern_catalog *catalog,
                                const struct tern_options *options, uint64_t room, uint32_t least,
                                uint32_t *context, struct sizes *sizes, struct tern_error *error)
 {
-    uint32_t fits = least / TERN_PAGE_POSITIONS, not = *context / TERN_PAGE_POSITIONS + 1;
+    uint32_t fits = least / TERN_PAGE_POSITIONS, beyond = *context / TERN_PAGE_POSITIONS + 1;
     enum tern_status status;
-    while (not -fits > 1) {
-        const uint32_t middle = fits + (not -fits) / 2;
+    while (beyond - fits > 1) {
+        const uint32_t middle = fits + (beyond - fits) / 2;
         status = read_sizes(catalog, options, middle * TERN_PAGE_POSITIONS, sizes, error);
         if (status != TERN_OK)
             return status;
         if (sizes->total <= room)
             fits = middle;
         else
-            not = middle;
+            beyond = middle;
     }
     *context = fits * TERN_PAGE_POSITIONS;
     return read_sizes(catalog, options, *context, sizes, error);
@@ -92,6 +92,23 @@ static enum tern_status choose_default(const struct tern_catalog *catalog,
                             : TERN_OK;
 }
 
+/* Names the bytes that a context over the limit would take: in floating point, since they need not
+ * fit an integer. */
+static enum tern_status refuse_absurd(const struct tern_catalog *catalog,
+                                      const struct tern_options *options, struct tern_error *error)
+{
+    struct sizes sizes;
+    const enum tern_status status = read_sizes(catalog, options, TERN_MAX_CONTEXT, &sizes, error);
+    if (status != TERN_OK)
+        return status;
+    const double mib = (double)(sizes.kv + sizes.tables) / MIB;
+    return tern_fail(error, TERN_NO_MEMORY,
+                     "a context of %" PRIu64 " positions would take %.0f MiB of keys and values; "
+                     "at most %d positions are possible, use a smaller --ctx",
+                     options->context, mib / TERN_MAX_CONTEXT * (double)options->context,
+                     TERN_MAX_CONTEXT);
+}
+
 enum tern_status tern_choose_size(const struct tern_catalog *catalog,
                                   const struct tern_options *options, uint64_t room,
                                   struct tern_size_choice *choice, struct tern_error *error)
@@ -101,6 +118,8 @@ enum tern_status tern_choose_size(const struct tern_catalog *catalog,
     enum tern_status status = tern_hyper_read(catalog, &hyper, error);
     if (status != TERN_OK)
         return status;
+    if (options->context > TERN_MAX_CONTEXT)
+        return refuse_absurd(catalog, options, error);
     const uint32_t trained =
         hyper.trained_context < TERN_MAX_CONTEXT ? hyper.trained_context : TERN_MAX_CONTEXT;
     uint32_t context = options->context != 0 ? (uint32_t)options->context : trained;

@@ -69,6 +69,7 @@ class CommandLine(unittest.TestCase):
                 began = time.monotonic()
                 self.refused(3, "run", path, "hi")
                 self.assertLess(time.monotonic() - began, 2)
+        (root / "m-00001-of-00002.gguf").write_bytes(b"GGUF")
         self.refused(5, "run", root / "m-00001-of-00002.gguf", "hi")
 
     def test_greedy_is_the_default_and_n_counts(self):
@@ -84,7 +85,7 @@ class CommandLine(unittest.TestCase):
 
     def test_absurd_contexts_are_refused_with_numbers(self):
         for context in ("1099511627776", "4294967296", "9000000000000000"):
-            self.refused(4, "run", self.model, "hi", "--raw", "--ctx", context)
+            self.refused(4, "run", self.model, "hi", "--raw", "--ctx", context, mentions="MiB")
 
     def test_seed_is_reproducible(self):
         args = ("run", self.model, "--tokens", self.service.tokens_file(self.tokens), "--ids", "-n",

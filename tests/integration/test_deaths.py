@@ -69,8 +69,10 @@ class Deaths(unittest.TestCase):
         pids = [w["pid"] for w in ps["workers"] if w["pid"]]
         self.assertTrue(pids)
         shared = set(os.listdir("/dev/shm"))
-        process = self.start_run(1000)
-        time.sleep(0.05)
+        # The slowest way to compute, so that the answer is still under way after its first bytes.
+        process = self.service.start("run", self.model, "--raw", "-n", 400, "--ignore-eos", "--tier",
+                                     "scalar", "--threads", 1, "--ctx", 2048, "hello")
+        self.assertTrue(process.stdout.read(1))
         kill(ps["coordinator"]["pid"])
         wait_until(lambda: not any(alive(p) for p in pids), 1, "workers ended")
         process.communicate(timeout=30)

@@ -151,7 +151,132 @@ INLINE void walk_panels(const struct tern_matmul *m, uint32_t begin, uint32_t en
     }
 }
 
-/* Calls decode(row) for groups of LANES rows that cover [begin, end), which holds at least LANES;
+/* ---- Tiles: a few tokens against a sub-block of a panel ---- */
+
+/* Four activations of a token, for all rows. */
+INLINE vi broadcast_act(const uint8_t *x)
+{
+    return vi_set1((int32_t)load_u32(x));
+}
+
+/* Which bits of the codes a pass over a tile takes. */
+enum code_part { CODE_WHOLE, CODE_LOW, CODE_HIGH };
+
+INLINE vi take_part(vi code, enum code_part part)
+{
+    if (part == CODE_WHOLE)
+        return code;
+    return vi_and(part == CODE_LOW ? code : vi_right(code, 4), vi_set1_byte(15));
+}
+
+/* dot_tile without a dot product instruction: sums stay in 16 bits for as many dwords as fit. */
+INLINE void dot_tile_halves(unsigned limit, enum code_part part, unsigned dwords, unsigned tokens,
+                            const vi (*code)[2], const uint8_t *x, size_t x_stride, vi sum[][2])
+{
+    const unsigned fit = 32767 / (2 * 128 * limit); /* 8, 4 or 2: a divisor of dwords, or more */
+    const unsigned run = fit < dwords ? fit : dwords;
+#pragma GCC unroll 4
+    for (unsigned from = 0; from < dwords; from += run) {
+        vi halves[TILE_TOKENS][2];
+#pragma GCC unroll 8
+        for (unsigned t = 0; t < tokens; t++)
+            halves[t][0] = halves[t][1] = vi_zero();
+#pragma GCC unroll 8
+        for (unsigned i = 0; i < run; i++) {
+            const vi code0 = take_part(code[from + i][0], part);
+            const vi code1 = take_part(code[from + i][1], part);
+#pragma GCC unroll 8
+            for (unsigned t = 0; t < tokens; t++) {
+                const vi v = broadcast_act(x + t * x_stride + 4 * (from + i));
+                halves[t][0] = vi_dot_halves(halves[t][0], code0, v);
+                halves[t][1] = vi_dot_halves(halves[t][1], code1, v);
+            }
+        }
+#pragma GCC unroll 8
+        for (unsigned t = 0; t < tokens; t++) {
+            sum[t][0] = vi_add_halves(sum[t][0], halves[t][0]);
+            sum[t][1] = vi_add_halves(sum[t][1], halves[t][1]);
+        }
+    }
+}
+
+INLINE void shift_tile(unsigned bits, unsigned tokens, vi sum[][2])
+{
+#pragma GCC unroll 8
+    for (unsigned t = 0; t < tokens; t++) {
+        sum[t][0] = vi_left(sum[t][0], (int)bits);
+        sum[t][1] = vi_left(sum[t][1], (int)bits);
+    }
+}
+
+INLINE void clear_tile(unsigned tokens, vi sum[][2])
+{
+#pragma GCC unroll 8
+    for (unsigned t = 0; t < tokens; t++)
+        sum[t][0] = sum[t][1] = vi_zero();
+}
+
+/* The same for codes up to 255, whose products do not fit in pairs: their nibbles do. */
+INLINE void dot_tile_bytes(unsigned dwords, unsigned tokens, const vi (*code)[2], const uint8_t *x,
+                           size_t x_stride, vi sum[][2])
+{
+    vi own[TILE_TOKENS][2];
+    clear_tile(tokens, own);
+    dot_tile_halves(15, CODE_HIGH, dwords, tokens, code, x, x_stride, own);
+    shift_tile(4, tokens, own);
+    dot_tile_halves(15, CODE_LOW, dwords, tokens, code, x, x_stride, own);
+#pragma GCC unroll 8
+    for (unsigned t = 0; t < tokens; t++) {
+        sum[t][0] = vi_add(sum[t][0], own[t][0]);
+        sum[t][1] = vi_add(sum[t][1], own[t][1]);
+    }
+}
+
+/* The sums of one byte section of the activations (codes, high or low bytes) of `tokens` (a
+ * constant) tokens against `dwords` dwords of codes up to `limit`, added to sum. */
+INLINE void dot_tile(unsigned limit, unsigned dwords, unsigned tokens, const vi (*code)[2],
+                     const uint8_t *x, size_t x_stride, vi sum[][2])
+{
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < dwords; i++) {
+        const vi code0 = code[i][0];
+        const vi code1 = code[i][1];
+#pragma GCC unroll 8
+        for (unsigned t = 0; t < tokens; t++) {
+            const vi v = broadcast_act(x + t * x_stride + 4 * i);
+            sum[t][0] = vi_dot(sum[t][0], code0, v, limit);
+            sum[t][1] = vi_dot(sum[t][1], code1, v, limit);
+        }
+    }
+}
+
+INLINE void dot_tile_any(unsigned limit, unsigned dwords, unsigned tokens, const vi (*code)[2],
+                         const uint8_t *x, size_t x_stride, vi sum[][2])
+{
+    if (HAS_DOT)
+        dot_tile(limit, dwords, tokens, code, x, x_stride, sum);
+    else if (limit <= 127)
+        dot_tile_halves(limit, CODE_WHOLE, dwords, tokens, code, x, x_stride, sum);
+    else
+        dot_tile_bytes(dwords, tokens, code, x, x_stride, sum);
+}
+
+/* The sums of codes times activations of either precision. */
+INLINE void sum_tile(unsigned limit, unsigned bits, unsigned dwords, unsigned tokens,
+                     const vi (*code)[2], const uint8_t *hi, const uint8_t *lo, size_t x_stride,
+                     vi sum[][2])
+{
+    clear_tile(tokens, sum);
+    dot_tile_any(limit, dwords, tokens, code, hi, x_stride, sum);
+    if (bits == 16) {
+        shift_tile(8, tokens, sum);
+        dot_tile_any(limit, dwords, tokens, code, lo, x_stride, sum);
+    }
+}
+
+/* ---- Groups of LANES rows ---- */
+
+/* For groups of LANES rows that cover [begin, end), which holds at least LANES;
  * the last group overlaps the one before. */
 #define FOR_ROW_GROUPS(row, begin, end)                                                            \
     for (uint32_t row = (begin); row < (end); row = next_group(row, end))

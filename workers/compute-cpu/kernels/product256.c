@@ -219,23 +219,6 @@ INLINE void unpack_block(enum tern_type type, struct rows rows, unsigned p, stru
     read_scales(type, rows, &block->scales[p]);
 }
 
-/* One byte section of the activations against a sub-block, added to sum. */
-INLINE void dot_tile(enum tern_type type, unsigned tokens, const vi (*code)[2], const uint8_t *x,
-                     size_t x_stride, vi sum[][2])
-{
-#pragma GCC unroll 8
-    for (unsigned i = 0; i < sub_width(type) / 4; i++) {
-        const vi code0 = code[i][0];
-        const vi code1 = code[i][1];
-#pragma GCC unroll 8
-        for (unsigned t = 0; t < tokens; t++) {
-            const vi v = vi_set1((int32_t)load_u32(x + t * x_stride + 4 * i));
-            sum[t][0] = vi_dot(sum[t][0], code0, v, code_limit(type));
-            sum[t][1] = vi_dot(sum[t][1], code1, v, code_limit(type));
-        }
-    }
-}
-
 INLINE void multiply_sub_block(enum tern_type type, unsigned bits, unsigned tokens,
                                const struct block256 *block, unsigned sub, struct act_row x,
                                size_t x_stride, struct total total[][2], vi minimums[][2])
@@ -243,18 +226,8 @@ INLINE void multiply_sub_block(enum tern_type type, unsigned bits, unsigned toke
     const unsigned width = sub_width(type);
     const vi(*code)[2] = block->code + sub * (width / 4);
     vi sum[TILE_TOKENS][2];
-#pragma GCC unroll 8
-    for (unsigned t = 0; t < tokens; t++)
-        sum[t][0] = sum[t][1] = vi_zero();
-    dot_tile(type, tokens, code, x.hi + sub * width, x_stride, sum);
-    if (bits == 16) {
-#pragma GCC unroll 8
-        for (unsigned t = 0; t < tokens; t++) {
-            sum[t][0] = vi_left(sum[t][0], 8);
-            sum[t][1] = vi_left(sum[t][1], 8);
-        }
-        dot_tile(type, tokens, code, x.lo + sub * width, x_stride, sum);
-    }
+    sum_tile(code_limit(type), bits, width / 4, tokens, code, x.hi + sub * width,
+             x.lo + sub * width, x_stride, sum);
 #pragma GCC unroll 8
     for (unsigned t = 0; t < tokens; t++) {
         const int32_t *s = x.sum + t * x_stride / sizeof *s;

@@ -84,23 +84,6 @@ INLINE void unpack_block(enum tern_type type, struct rows rows, unsigned p, stru
     block->minimum[p] = minimum;
 }
 
-/* One byte section of the activations (codes, high or low bytes) against a block, added to sum. */
-INLINE void dot_tile(enum tern_type type, unsigned tokens, const struct block32 *block,
-                     const uint8_t *x, size_t x_stride, vi sum[][2])
-{
-#pragma GCC unroll 8
-    for (unsigned i = 0; i < DWORDS; i++) {
-        const vi code0 = block->code[i][0];
-        const vi code1 = block->code[i][1];
-#pragma GCC unroll 8
-        for (unsigned t = 0; t < tokens; t++) {
-            const vi v = vi_set1((int32_t)load_u32(x + t * x_stride + 4 * i));
-            sum[t][0] = vi_dot(sum[t][0], code0, v, code_limit(type));
-            sum[t][1] = vi_dot(sum[t][1], code1, v, code_limit(type));
-        }
-    }
-}
-
 /* `tokens` (a constant) tokens against all blocks of a stretch. */
 INLINE void multiply_tile(enum tern_type type, unsigned bits, unsigned tokens,
                           const struct tern_matmul *m, const struct panel_walk *walk,
@@ -115,18 +98,8 @@ INLINE void multiply_tile(enum tern_type type, unsigned bits, unsigned tokens,
     for (uint32_t b = 0; b < walk->count / BLOCK; b++) {
         const struct block32 *block = panel + b;
         vi sum[TILE_TOKENS][2];
-#pragma GCC unroll 8
-        for (unsigned t = 0; t < tokens; t++)
-            sum[t][0] = sum[t][1] = vi_zero();
-        dot_tile(type, tokens, block, x.hi + BLOCK * b, m->x_stride, sum);
-        if (bits == 16) {
-#pragma GCC unroll 8
-            for (unsigned t = 0; t < tokens; t++) {
-                sum[t][0] = vi_left(sum[t][0], 8);
-                sum[t][1] = vi_left(sum[t][1], 8);
-            }
-            dot_tile(type, tokens, block, x.lo + BLOCK * b, m->x_stride, sum);
-        }
+        sum_tile(code_limit(type), bits, DWORDS, tokens, block->code, x.hi + BLOCK * b,
+                 x.lo + BLOCK * b, m->x_stride, sum);
 #pragma GCC unroll 8
         for (unsigned t = 0; t < tokens; t++) {
             const size_t skip = t * m->x_stride / sizeof(float);

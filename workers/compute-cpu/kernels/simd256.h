@@ -2,7 +2,7 @@
 #ifndef TERN_KERNELS_SIMD256_H
 #define TERN_KERNELS_SIMD256_H
 
-enum { LANES = 8, QUARTERS = 2 };
+enum { LANES = 8, QUARTERS = 2, HAS_DOT = 0 };
 typedef __m256 vf;
 typedef __m256i vi;
 
@@ -183,6 +183,16 @@ INLINE vi vi_dot(vi sum, vi code, vi x, unsigned largest)
     const vi odd = _mm256_maddubs_epi16(_mm256_andnot_si256(low, code), x);
     sum = vi_add(sum, _mm256_madd_epi16(even, ones));
     return vi_add(sum, _mm256_madd_epi16(odd, ones));
+}
+
+/* The same in 16-bit halves of lanes, which must not overflow; and their sums added to sum. */
+INLINE vi vi_dot_halves(vi halves, vi code, vi x)
+{
+    return _mm256_add_epi16(halves, _mm256_maddubs_epi16(code, x));
+}
+INLINE vi vi_add_halves(vi sum, vi halves)
+{
+    return vi_add(sum, _mm256_madd_epi16(halves, _mm256_set1_epi16(1)));
 }
 
 /* ---- Moves between rows and lanes ---- */

@@ -7,6 +7,12 @@ enum { LANES = 16, QUARTERS = 4 };
 typedef __m512 vf;
 typedef __m512i vi;
 
+#if defined(__AVX512VNNI__)
+enum { HAS_DOT = 1 };
+#else
+enum { HAS_DOT = 0 };
+#endif
+
 INLINE vf vf_set1(float x)
 {
     return _mm512_set1_ps(x);
@@ -177,6 +183,17 @@ INLINE vi vi_dot(vi sum, vi code, vi x, unsigned largest)
     sum = vi_add(sum, _mm512_madd_epi16(even, ones));
     return vi_add(sum, _mm512_madd_epi16(odd, ones));
 #endif
+}
+
+/* The same without a dot product instruction, in 16-bit halves of lanes, which must not overflow;
+ * and their sums added to sum. */
+INLINE vi vi_dot_halves(vi halves, vi code, vi x)
+{
+    return _mm512_add_epi16(halves, _mm512_maddubs_epi16(code, x));
+}
+INLINE vi vi_add_halves(vi sum, vi halves)
+{
+    return vi_add(sum, _mm512_madd_epi16(halves, _mm512_set1_epi16(1)));
 }
 
 /* ---- Moves between rows and lanes ---- */
