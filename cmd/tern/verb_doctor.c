@@ -104,9 +104,11 @@ int verb_doctor(const struct verb *verb, int argc, char **argv)
     const struct option options[] = {{0}};
     struct tern_error error = {0};
     int positionals;
-    const enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
+    enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
     if (status == TERN_INTERRUPTED)
         return 0;
+    if (status == TERN_OK && positionals > 0)
+        status = tern_fail(&error, TERN_USAGE, "doctor takes no arguments");
     if (status != TERN_OK)
         return complain(&error);
     show_processor();
