@@ -30,7 +30,7 @@ struct tern_supervisor_events {
     void (*step_done)(void *context, uint64_t step, const struct tern_step_result *result);
     /* A run-ahead step finished (see tern_step.grant). Steps come in order. A death in a run is
      * told as step_lost with the number after the last one granted. */
-    void (*step_granted)(void *context, uint64_t step, uint32_t token, uint32_t fault);
+    void (*step_granted)(void *context, uint64_t step, const struct tern_granted_token *granted);
     /* The worker died in this step (or before beginning it); the successor is bound and ready.
      * Nothing of the step will be written any more. The scheduler issues its rows again. */
     void (*step_lost)(void *context, uint64_t step, enum tern_death death);

@@ -115,6 +115,7 @@ struct tern_step_result {
 struct tern_granted_token {
     uint64_t step;
     uint32_t token, fault;
+    uint64_t began_ns, ended_ns; /* the worker's time in the step */
 };
 
 struct tern_worker_board {

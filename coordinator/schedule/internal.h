@@ -38,7 +38,7 @@ void tern_flight_revoke(struct tern_scheduler *scheduler);
 
 /* The supervisor's events. */
 void tern_schedule_done(void *context, uint64_t step, const struct tern_step_result *result);
-void tern_schedule_granted(void *context, uint64_t step, uint32_t token, uint32_t fault);
+void tern_schedule_granted(void *context, uint64_t step, const struct tern_granted_token *granted);
 void tern_schedule_lost(void *context, uint64_t step, enum tern_death death);
 void tern_schedule_plan_lost(void *context, uint32_t plan, const struct tern_error *error);
 

@@ -109,6 +109,11 @@ static void settle(struct tern_scheduler *s, struct tern_session *session, uint3
     tern_session_end(&s->composer, session, NULL);
 }
 
+static uint64_t between(uint64_t began_ns, uint64_t ended_ns)
+{
+    return ended_ns > began_ns ? ended_ns - began_ns : 0;
+}
+
 static uint32_t first_fault(const struct tern_step_result *result, uint32_t row, uint32_t rows)
 {
     for (uint32_t i = row; i < row + rows; i++)
@@ -121,8 +126,7 @@ static void take_results(struct tern_scheduler *s, const struct tern_step_result
 {
     struct tern_lane *lane = s->flight.lane;
     const uint64_t now = tern_now_ns();
-    const uint64_t spent =
-        result->ended_ns > result->began_ns ? result->ended_ns - result->began_ns : 0;
+    const uint64_t spent = between(result->began_ns, result->ended_ns);
     uint32_t row = 0, output = 0;
     tern_lane_measure(lane, s->flight.rows, spent);
     for (struct tern_session *i = lane->sessions, *next; i != NULL; i = next) {
@@ -169,14 +173,16 @@ void tern_schedule_done(void *context, uint64_t step, const struct tern_step_res
     tern_scheduler_go_on(s);
 }
 
-void tern_schedule_granted(void *context, uint64_t step, uint32_t token, uint32_t fault)
+void tern_schedule_granted(void *context, uint64_t step, const struct tern_granted_token *granted)
 {
     struct tern_scheduler *s = context;
     if (!s->flight.issued || step != s->flight.next || step > s->flight.last)
         return;
     struct tern_session *session = session_in_flight(s);
     s->flight.next++;
-    settle(s, session, 0, token, fault, tern_now_ns());
+    if (session->times.first_ns != 0)
+        session->times.worker_ns += between(granted->began_ns, granted->ended_ns);
+    settle(s, session, 0, granted->token, granted->fault, tern_now_ns());
     if (!run_goes_on(s, session))
         tern_flight_finish(s);
     tern_scheduler_go_on(s);

@@ -145,11 +145,11 @@ void tern_request_update_credit(struct tern_request *request)
     const uint32_t used = request->unacknowledged;
     if (session == NULL || request->over)
         return;
+    const uint32_t left = used < TERN_CREDIT_WORK ? TERN_CREDIT_WORK - used : 0;
     if (session->every_row)
-        session->credit =
-            used < TERN_CREDIT_ROWS ? (TERN_CREDIT_ROWS - used) * rows_in_reply(request) : 0;
+        session->credit = left * rows_in_reply(request);
     else
-        session->credit = used < TERN_CREDIT_TOKENS ? UINT32_MAX : 0;
+        session->credit = left > 0 ? UINT32_MAX : 0;
     if (session->credit == 0 && request->starved_ns == 0)
         request->starved_ns = tern_now_ns();
 }

@@ -77,14 +77,23 @@ void tern_reply_done(struct tern_request *request, const char *reason)
     tern_reply_last(request, &pack);
 }
 
+/* May a progress reply be sent, as far as the client has taken the earlier ones? */
+static bool has_room(struct tern_request *request)
+{
+    const bool rows = request->session != NULL && request->session->every_row;
+    const uint64_t now = tern_now_ns();
+    if (request->unacknowledged < (rows ? TERN_CREDIT_PROGRESS_ROWS : TERN_CREDIT_PROGRESS))
+        return true;
+    if (request->starved_ns == 0)
+        request->starved_ns = now;
+    return request->unacknowledged < TERN_CREDIT - 1 && now - request->sent_ns >= TERN_PROBE_NS;
+}
+
 void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
                          uint64_t all)
 {
     struct tern_pack pack;
-    const bool rows = request->session != NULL && request->session->every_row;
-    if (request->unacknowledged >= TERN_CREDIT_ROWS && request->starved_ns == 0)
-        request->starved_ns = tern_now_ns();
-    if (request->unacknowledged >= (rows ? TERN_CREDIT_PROGRESS : TERN_CREDIT_ROWS))
+    if (!has_room(request))
         return;
     tern_reply_begin(&pack, TERN_MSG_PROGRESS, request->number);
     if (text != NULL)

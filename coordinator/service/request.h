@@ -13,17 +13,21 @@
 #include <zmq.h>
 
 enum {
-    /* Unacknowledged streaming replies of a request, at most 64: */
-    TERN_CREDIT_TOKENS = 63,   /* at so many generating pauses: the last text has room */
-    TERN_CREDIT_ROWS = 48,     /* logits pause, other requests get no progress */
-    TERN_CREDIT_PROGRESS = 16, /* no progress beside logits */
-    TERN_CLIENT_ID = 255,      /* bytes of a ROUTER's name for a client, at most */
-    TERN_REQUESTS = 256,       /* in work at one time */
+    /* Unacknowledged streaming replies of a request, at most 64: its session pauses at 32, progress
+     * becomes rare at 48 (beside logits, which come many at a time, at 16). */
+    TERN_CREDIT = 64,
+    TERN_CREDIT_WORK = 32,
+    TERN_CREDIT_PROGRESS = 48,
+    TERN_CREDIT_PROGRESS_ROWS = 16,
+    TERN_CLIENT_ID = 255, /* bytes of a ROUTER's name for a client, at most */
+    TERN_REQUESTS = 256,  /* in work at one time */
 };
 /* Bytes of all messages whose requests are in work. */
 #define TERN_REQUEST_BYTES (256u << 20)
 /* How long a client may take to acknowledge anything when its credit is used up. */
 #define TERN_STARVED_NS (60ull * 1000 * 1000 * 1000)
+/* How often a client that is behind is tried: what was sent to one that is gone comes back. */
+#define TERN_PROBE_NS (4ull * 1000 * 1000 * 1000)
 /* A request in work is never silent for longer than two of these. */
 #define TERN_PULSE_NS (100ull * 1000 * 1000)
 
@@ -86,7 +90,7 @@ void tern_reply_last(struct tern_request *request, struct tern_pack *pack);
 void tern_reply_error(struct tern_request *request, const struct tern_error *error);
 void tern_reply_result(struct tern_request *request, const char *json, const char *text);
 void tern_reply_done(struct tern_request *request, const char *reason);
-/* Skipped when the client is behind. text may be NULL. */
+/* Rare when the client is behind. text may be NULL. */
 void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
                          uint64_t all);
 

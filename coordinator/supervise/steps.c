@@ -189,21 +189,25 @@ static bool deliver_granted(struct tern_supervisor *s, struct flight *f)
     struct compute *c = &s->compute;
     const struct tern_step *step = &own_board(s)->ring[f->number % TERN_STEP_RING];
     const uint64_t number = f->number + f->taken + 1;
-    const struct tern_granted_token granted = worker_board(s)->granted[number % TERN_GRANT_RING];
+    struct tern_granted_token granted = worker_board(s)->granted[number % TERN_GRANT_RING];
     const bool failed = granted.fault != TERN_FAULT_NONE;
     if (granted.step != number || !fault_is_possible(f->plan, granted.fault) ||
         (!failed && granted.token >= f->plan->binding.vocabulary)) {
         condemn_liar(s, number);
         return false;
     }
-    const uint32_t token = failed ? 0 : granted.token;
+    if (failed)
+        granted.token = 0;
+    if (granted.began_ns < f->issued_ns || granted.began_ns > granted.ended_ns ||
+        granted.ended_ns > tern_now_ns())
+        granted.began_ns = granted.ended_ns = 0;
     c->starts = 0;
     deadline_progress(s);
     f->taken++;
-    f->ended = f->taken == f->grant || failed || is_end_token(step, token);
+    f->ended = f->taken == f->grant || failed || is_end_token(step, granted.token);
     if (f->ended)
         pop_flight(c);
-    s->events.step_granted(s->events.context, number, token, granted.fault);
+    s->events.step_granted(s->events.context, number, &granted);
     return true;
 }
 

@@ -236,7 +236,14 @@ bool fake_run(struct tern_scheduler *scheduler)
     const uint32_t token = argmax_of(compute(&run.row));
     const uint32_t fault = fake.fault != 0 && run.row.token == fake.fault_token ? fake.fault : 0;
     advance_run(token, fault, number);
-    events.step_granted(events.context, number, token, fault);
+    const struct tern_granted_token granted = {
+        .step = number,
+        .token = token,
+        .fault = fault,
+        .began_ns = 1000,
+        .ended_ns = 1000 + fake.row_ns,
+    };
+    events.step_granted(events.context, number, &granted);
     return true;
 }
 

@@ -40,10 +40,10 @@ static void on_done(void *context, uint64_t step, const struct tern_step_result 
     hear(context, (struct heard){.what = HEARD_DONE, .step = step, .token = result->argmax[0]});
 }
 
-static void on_granted(void *context, uint64_t step, uint32_t token, uint32_t fault)
+static void on_granted(void *context, uint64_t step, const struct tern_granted_token *granted)
 {
-    assert_int_equal(fault, 0);
-    hear(context, (struct heard){.what = HEARD_GRANTED, .step = step, .token = token});
+    assert_int_equal(granted->fault, 0);
+    hear(context, (struct heard){.what = HEARD_GRANTED, .step = step, .token = granted->token});
 }
 
 static void on_lost(void *context, uint64_t step, enum tern_death death)

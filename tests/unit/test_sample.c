@@ -12,16 +12,15 @@
 
 enum { MOST = 3000 };
 
-/* Random123's known answers have other counters; these have key and counter of the form used here,
- * computed with an independent implementation that passes Random123's kat_vectors. */
+/* The first is Random123's own vector (kat_vectors: all zero); the others come from a second
+ * implementation that gives it too. */
 static void philox_gives_known_words(void **state)
 {
     (void)state;
     assert_int_equal(tern_philox(0, 0), 0x6627e8d5);
-    const uint32_t a = tern_philox(0x0123456789abcdefull, 7);
-    assert_int_not_equal(a, tern_philox(0x0123456789abcdefull, 8));
-    assert_int_not_equal(a, tern_philox(0x89abcdef01234567ull, 7));
-    assert_int_equal(a, tern_philox(0x0123456789abcdefull, 7));
+    assert_int_equal(tern_philox(0x0123456789abcdef, 7), 0x8e94991c);
+    assert_int_equal(tern_philox(UINT64_MAX, UINT32_MAX), 0xc25672de);
+    assert_int_equal(tern_philox(1ull << 32, 1), 0xccf3076a);
 }
 
 struct pair {

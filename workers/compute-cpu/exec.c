@@ -125,13 +125,15 @@ static void publish_result(struct tern_executor *e, uint64_t began_ns)
     result->ended_ns = tern_now_ns();
 }
 
-static void publish_granted(struct tern_executor *e)
+static void publish_granted(struct tern_executor *e, uint64_t began_ns)
 {
     const struct tern_run *run = &e->run;
     e->setup.board->granted[run->number % TERN_GRANT_RING] = (struct tern_granted_token){
         .step = run->number,
         .token = run->argmax[0],
         .fault = tern_step_output_fault(run, 0),
+        .began_ns = began_ns,
+        .ended_ns = tern_now_ns(),
     };
 }
 
@@ -178,7 +180,7 @@ static void run_step(struct tern_executor *e)
 {
     struct tern_run *run = &e->run;
     const uint32_t stages = run->program->header.stages;
-    const uint64_t began_ns = tern_now_ns();
+    uint64_t began_ns = tern_now_ns();
     e->last = run->number;
     atomic_store(&e->setup.board->begun, run->number);
     publish_progress(e, 0);
@@ -187,10 +189,11 @@ static void run_step(struct tern_executor *e)
     publish_done(e, stages);
     ring_coordinator(e);
     while (tern_run_ahead(run, e->setup.coordinator, e->setup.board)) {
+        began_ns = tern_now_ns();
         e->last = run->number;
         publish_progress(e, 0);
         run_stages(e);
-        publish_granted(e);
+        publish_granted(e, began_ns);
         publish_done(e, stages);
         ring_coordinator(e);
     }
