@@ -194,7 +194,7 @@ def hyperparameters():
         ("attention.head_count", g.U32, (0, 3, 2**32 - 1)),
         ("attention.head_count_kv", g.U32, (0, 3, 8)),
         ("embedding_length", g.U32, (0, 31, 2**31)),
-        ("rope.dimension_count", g.U32, (0, 7, 10)),
+        ("rope.dimension_count", g.U32, (0, 7, 18)),
         ("feed_forward_length", g.U32, (0, 47)),
         ("context_length", g.U32, (0,)),
         ("block_count", g.U32, (0, 2, 2**32 - 1)),

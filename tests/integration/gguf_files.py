@@ -108,7 +108,7 @@ def patch(data, offset, new):
 
 # ---- the base model ----
 
-WIDTH, HEADS, KV_HEADS, FFN, CONTEXT = 32, 4, 2, 48, 64
+WIDTH, HEADS, KV_HEADS, FFN, CONTEXT = 32, 2, 1, 48, 64
 LETTERS = ["\u2581", "e", "t", "a", "o", "\u2581t", "he", "\u2581a", "\u2581the", "ll", "hello"]
 
 
