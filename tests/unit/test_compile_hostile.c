@@ -217,6 +217,9 @@ static void head_sizes(void **state)
     model_u32(&model, "attention.key_length", 512);
     model_u32(&model, "attention.value_length", 512);
     assert_refused(TERN_UNSUPPORTED, "llama.attention.key_length", "512");
+    model_u32(&model, "attention.key_length", 8);
+    model_u32(&model, "attention.value_length", 8);
+    assert_refused(TERN_UNSUPPORTED, "llama.attention.key_length", "16 to 256");
 }
 
 static void tensors(void **state)

@@ -77,6 +77,8 @@ static enum tern_status map_segment(struct worker *w, const struct tern_message 
     return status;
 }
 
+/* A segment whose descriptor stayed behind would keep its memory: after a failure the rest of the
+ * message's are closed. */
 static enum tern_status map_all(struct worker *w, const struct tern_message *message,
                                 struct tern_program_segments *s, struct tern_error *error)
 {
@@ -92,8 +94,11 @@ static enum tern_status map_all(struct worker *w, const struct tern_message *mes
         {TERN_F_SEG_TABLES, TERN_SEGMENT_TABLES, &s->tables},
     };
     enum tern_status status = TERN_OK;
-    for (size_t i = 0; status == TERN_OK && i < sizeof all / sizeof all[0]; i++)
-        status = map_segment(w, message, all[i].field, all[i].kind, all[i].segment, error);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (status == TERN_OK)
+            status = map_segment(w, message, all[i].field, all[i].kind, all[i].segment, error);
+        else
+            tern_parcels_discard(&w->parcels, tern_message_u64(message, all[i].field, 0));
     return status;
 }
 
