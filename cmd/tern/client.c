@@ -23,6 +23,11 @@ static void note_interrupt(int signal)
     interrupted = 1;
 }
 
+bool client_interrupted(void)
+{
+    return interrupted != 0;
+}
+
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_interrupt};
@@ -149,7 +154,10 @@ static bool take_reply(struct call *call, const struct tern_message *reply,
     }
     if (reply->kind == TERN_MSG_PROGRESS)
         output_progress(reply);
-    else if (call->reply != NULL && !call->stopped && !call->reply(call->context, reply)) {
+    else
+        output_progress_end(); /* the answer does not begin behind a progress line */
+    if (reply->kind != TERN_MSG_PROGRESS && call->reply != NULL && !call->stopped &&
+        !call->reply(call->context, reply)) {
         call->stopped = true;
         if (reply->kind != TERN_MSG_RESULT && reply->kind != TERN_MSG_DONE)
             cancel(call);

@@ -32,6 +32,9 @@ typedef bool (*client_reply)(void *context, const struct tern_message *reply);
 enum tern_status client_call(struct client *client, struct tern_pack *pack, client_reply reply,
                              void *context, struct tern_error *error);
 
+/* A signal asked for the end since client_open; calls that block return EINTR then. */
+bool client_interrupted(void);
+
 /* Path of the program ternd. */
 enum tern_status service_program(char *path, size_t room, struct tern_error *error);
 

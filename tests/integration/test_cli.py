@@ -133,6 +133,31 @@ class CommandLine(unittest.TestCase):
                                         stdin=case["messages"][0]["content"]).json()
                 self.assertEqual(got, case["tokens"])
 
+    def test_full_disk_is_a_failure(self):
+        for args in (["ls"], ["info", self.model], ["run", self.model, "hi", "--raw", "-n", "3"]):
+            with self.subTest(verb=args[0]), open("/dev/full", "wb") as full:
+                result = subprocess.run([TERN, *map(str, args)], stdout=full,
+                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                        env=self.service.env, timeout=60)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(b"No space left on device", result.stderr)
+
+    def test_reading_input_can_be_interrupted(self):
+        process = self.service.start("run", self.model, "-", stdin=subprocess.PIPE)
+        reads = pathlib.Path(f"/proc/{process.pid}/wchan")
+        wait_until(lambda: "pipe_read" in reads.read_text(), 10, "the client reads its input")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(10), 130)
+        self.assertIn(b"interrupted", process.communicate()[1])
+
+    def test_tokens_and_words_exclude_each_other(self):
+        self.refused(2, "run", self.model, "hi", "--tokens", self.service.tokens_file([1]),
+                     mentions="--tokens")
+
+    def test_plan_as_json(self):
+        plan = self.service.good("plan", self.model, "--json").json()
+        self.assertEqual(plan["model"]["architecture"], "llama")
+
     def test_info_and_plan(self):
         info = self.service.good("info", self.model, "--json").json()
         self.assertEqual(info["architecture"], "llama")
