@@ -244,7 +244,8 @@ static enum tern_status read_head_size(const struct tern_catalog *catalog, struc
                          name, values, h->head_size);
     if (h->head_size < MIN_HEAD_SIZE || h->head_size > MAX_HEAD_SIZE)
         return tern_fail(error, TERN_UNSUPPORTED,
-                         "%s.attention.key_length is %u: heads of %d to %d values are supported",
+                         "%s.attention.key_length, or embedding_length/head_count, is %u: heads of "
+                         "%d to %d values are supported",
                          name, h->head_size, MIN_HEAD_SIZE, MAX_HEAD_SIZE);
     h->attention_scale = (float)(1 / sqrt((double)h->head_size));
     return TERN_OK;

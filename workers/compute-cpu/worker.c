@@ -6,12 +6,11 @@
 #include "link.h"
 #include "parcels.h"
 #include "pool.h"
+#include "proto/worker.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MAX_MODELS = 64 };
 
 /* A bound plan with its mappings. */
 struct model {
@@ -27,7 +26,7 @@ struct worker {
     uint32_t incarnation;
     struct tern_pool *pool;
     struct tern_executor *executor;
-    struct model *model[MAX_MODELS];
+    struct model *model[TERN_MAX_PLANS];
 };
 
 static enum tern_worker_exit exit_of(enum tern_status status)
@@ -142,7 +141,7 @@ static enum tern_status make_model(struct worker *w, const struct tern_message *
 
 static struct model **find_model(struct worker *w, const uint32_t *plan)
 {
-    for (uint32_t i = 0; i < MAX_MODELS; i++) {
+    for (uint32_t i = 0; i < TERN_MAX_PLANS; i++) {
         struct model *model = w->model[i];
         if (plan == NULL ? model == NULL : model != NULL && model->program->plan == *plan)
             return &w->model[i];
