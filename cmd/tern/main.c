@@ -1,4 +1,5 @@
 /* tern: the command line client. Finds the verb and hands over; all else is in verb_*.c. */
+#include "cmd/tern/output.h"
 #include "cmd/tern/verbs.h"
 
 #include <stdio.h>
@@ -15,8 +16,9 @@ static const struct verb verbs[] = {
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
     {"ps", "", "Show the service's processes and loaded models.", NULL, verb_ps},
     {"ls", "", "List the models in the cache.", NULL, verb_ls},
-    {"info", "MODEL", "Show what a model file holds and what it needs.", NULL, verb_info},
-    {"plan", "MODEL", "Show what the graph compiler made of a model.", NULL, verb_plan},
+    {"info", "MODEL", "Show what a model file holds.", NULL, verb_info},
+    {"plan", "MODEL", "Show the steps and the memory that a model is compiled to.", NULL,
+     verb_plan},
     {"tokenize", "MODEL", "Turn standard input, unchanged, into a JSON list of token ids.", NULL,
      verb_tokenize},
     {"detokenize", "MODEL", "Turn a JSON list of token ids on standard input into text.", NULL,
@@ -32,6 +34,14 @@ static const struct verb verbs[] = {
 };
 
 enum { VERBS = sizeof verbs / sizeof verbs[0] };
+
+static const struct verb *find_verb(const char *name)
+{
+    for (int i = 0; i < VERBS; i++)
+        if (strcmp(name, verbs[i].name) == 0)
+            return &verbs[i];
+    return NULL;
+}
 
 static void print_usage(FILE *out)
 {
@@ -52,17 +62,18 @@ int main(int argc, char **argv)
         print_usage(stderr);
         return TERN_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_usage(stdout);
-        return 0;
+        return finish_output(0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("tern %s\n", TERN_VERSION);
         return 0;
     }
-    for (int i = 0; i < VERBS; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(&verbs[i], argc - 1, argv + 1);
+    const struct verb *verb = find_verb(argv[1]);
+    if (verb != NULL)
+        return finish_output(verb->run(verb, argc - 1, argv + 1));
     fprintf(stderr, "tern: unknown verb '%s'; tern --help lists them\n", argv[1]);
     return TERN_USAGE;
 }

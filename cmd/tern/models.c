@@ -2,18 +2,29 @@
 
 #include "proto/utf8.h"
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* $HOME, or what the user database says where services and containers leave it out. */
+static const char *home_folder(void)
+{
+    const char *home = getenv("HOME");
+    if (home != NULL && home[0] == '/')
+        return home;
+    const struct passwd *user = getpwuid(getuid());
+    return user != NULL ? user->pw_dir : NULL;
+}
+
 /* The XDG base folder of that variable; relative ones are ignored, as the specification says. */
 static enum tern_status base_folder(const char *variable, const char *in_home, char *path,
                                     size_t room, struct tern_error *error)
 {
     const char *base = getenv(variable);
-    const char *home = getenv("HOME");
+    const char *home = home_folder();
     int length;
     if (base != NULL && base[0] == '/')
         length = snprintf(path, room, "%s", base);
@@ -70,7 +81,8 @@ enum tern_status state_file(const char *name, char *path, size_t room, struct te
 static bool is_path(const char *model)
 {
     const size_t length = strlen(model);
-    return strchr(model, '/') != NULL || access(model, F_OK) == 0 ||
+    struct stat info;
+    return strchr(model, '/') != NULL || (stat(model, &info) == 0 && !S_ISDIR(info.st_mode)) ||
            (length > 5 && strcmp(model + length - 5, ".gguf") == 0);
 }
 

@@ -2,28 +2,39 @@
 
 #include "proto/utf8.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { LEFT_COLUMN = 24 };
+
+static const char *dashes(const struct option *option)
+{
+    return option->name[1] == '\0' ? "-" : "--";
+}
+
 static void print_option(const struct option *option)
 {
     char left[64];
-    const char *dashes = option->name[1] == '\0' ? "-" : "--";
     if (option->kind == OPTION_FLAG)
-        snprintf(left, sizeof left, "%s%s", dashes, option->name);
+        snprintf(left, sizeof left, "%s%s", dashes(option), option->name);
     else
-        snprintf(left, sizeof left, "%s%s %s", dashes, option->name,
+        snprintf(left, sizeof left, "%s%s %s", dashes(option), option->name,
                  option->choices != NULL ? option->choices : "N");
-    printf("  %-28s %s\n", left, option->help);
+    if (strlen(left) > LEFT_COLUMN)
+        printf("  %s\n  %-*s %s\n", left, LEFT_COLUMN, "", option->help);
+    else
+        printf("  %-*s %s\n", LEFT_COLUMN, left, option->help);
 }
 
 static void print_help(const struct verb *verb, const struct option *options)
 {
-    printf("usage: tern %s %s\n\n%s\n", verb->name, verb->arguments, verb->summary);
+    printf("usage: tern %s%s%s%s\n\n%s\n", verb->name, verb->arguments[0] != '\0' ? " " : "",
+           verb->arguments, options->name != NULL ? " [OPTION...]" : "", verb->summary);
     if (options->name != NULL)
-        printf("\noptions:\n");
+        printf("\noptions (defaults in parentheses):\n");
     for (; options->name != NULL; options++)
         print_option(options);
     if (verb->details != NULL)
@@ -45,11 +56,12 @@ static enum tern_status parse_count(const struct option *option, const char *tex
     char *end;
     errno = 0;
     const unsigned long long value = strtoull(text, &end, 10);
+    const uint64_t high = option->high < 0x1p64 ? (uint64_t)option->high : UINT64_MAX;
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 ||
-        (double)value < option->low || (double)value > option->high)
+        value < (uint64_t)option->low || value > high)
         return tern_fail(error, TERN_USAGE,
-                         "%s is '%s'; it must be a whole number from %.0f to %.0f", option->name,
-                         text, option->low, option->high);
+                         "%s%s is '%s'; it must be a whole number from %.0f to %" PRIu64,
+                         dashes(option), option->name, text, option->low, high);
     *(uint64_t *)option->target = value;
     return TERN_OK;
 }
@@ -61,8 +73,8 @@ static enum tern_status parse_number(const struct option *option, const char *te
     const double value = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(value) || value < option->low ||
         value > option->high)
-        return tern_fail(error, TERN_USAGE, "%s is '%s'; it must be a number from %g to %g",
-                         option->name, text, option->low, option->high);
+        return tern_fail(error, TERN_USAGE, "%s%s is '%s'; it must be a number from %g to %g",
+                         dashes(option), option->name, text, option->low, option->high);
     *(double *)option->target = value;
     return TERN_OK;
 }
@@ -79,8 +91,8 @@ static enum tern_status parse_choice(const struct option *option, const char *te
         }
         word += n + (word[n] == '|');
     }
-    return tern_fail(error, TERN_USAGE, "%s is '%s'; it must be one of %s", option->name, text,
-                     option->choices);
+    return tern_fail(error, TERN_USAGE, "%s%s is '%s'; it must be one of %s", dashes(option),
+                     option->name, text, option->choices);
 }
 
 static enum tern_status parse_value(const struct option *option, const char *text,
@@ -95,7 +107,8 @@ static enum tern_status parse_value(const struct option *option, const char *tex
         return parse_choice(option, text, error);
     case OPTION_TEXT:
         if (!tern_utf8_valid(text, strlen(text)))
-            return tern_fail(error, TERN_USAGE, "%s is not valid UTF-8", option->name);
+            return tern_fail(error, TERN_USAGE, "%s%s is not valid UTF-8", dashes(option),
+                             option->name);
         *(const char **)option->target = text;
         return TERN_OK;
     case OPTION_FLAG:
@@ -120,7 +133,7 @@ static enum tern_status parse_option(const struct verb *verb, const struct optio
         *option->given = true;
     if (option->kind == OPTION_FLAG) {
         if (equals != NULL)
-            return tern_fail(error, TERN_USAGE, "option '%s' takes no value", option->name);
+            return tern_fail(error, TERN_USAGE, "option '%s' takes no value", word);
         *(bool *)option->target = true;
         return TERN_OK;
     }

@@ -11,7 +11,7 @@
 
 enum option_kind {
     OPTION_FLAG,   /* bool */
-    OPTION_COUNT,  /* uint64_t, in [low, high] */
+    OPTION_COUNT,  /* uint64_t, in [low, high]; high 0x1p64: any */
     OPTION_NUMBER, /* double, finite, in [low, high] */
     OPTION_TEXT,   /* const char *, valid UTF-8 */
     OPTION_CHOICE, /* const char *, one of the words in `choices`, separated by '|' */
@@ -35,12 +35,9 @@ struct verb {
     int (*run)(const struct verb *verb, int argc, char **argv);
 };
 
-/* Up to this many options in a table. */
-enum { MAX_OPTIONS = 48 };
-
 /*
  * Parses argv[1..]: fills targets, moves positional arguments to argv[0..*positionals). "--" ends
- * the options; a number or "-" alone is positional. Options end with a NULL name. --help prints and
+ * the options; "-" alone is positional. Options end with a NULL name. --help prints and
  * returns TERN_INTERRUPTED (the caller then exits 0). TERN_USAGE with a message.
  */
 enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,

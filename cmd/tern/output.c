@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static bool line_drawn;
+static int write_error; /* errno of the first failed write_out */
 
 static void draw_line(const struct tern_message *reply, const char *text, size_t length)
 {
@@ -131,7 +133,28 @@ enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struc
 
 bool write_out(const void *bytes, size_t length)
 {
-    return fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0;
+    if (fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0)
+        return true;
+    write_error = errno;
+    return false;
+}
+
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+int finish_output(int code)
+{
+    const bool earlier = ferror(stdout) != 0;
+    if (fflush(stdout) == 0 && !earlier)
+        return code;
+    const int why = write_error != 0 ? write_error : errno;
+    if (reader_is_gone())
+        return code;
+    fprintf(stderr, "tern: cannot write the output: %s\n", strerror(why));
+    return code != 0 ? code : TERN_FAILED;
 }
 
 bool print_ids(const uint32_t *ids, size_t count)

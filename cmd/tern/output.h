@@ -42,4 +42,8 @@ struct collected {
 };
 bool collect(void *collected, const struct tern_message *reply);
 
+/* Ends standard output: `code`, or failure with a message when something could not be written (a
+ * full disk). A reader that went away (`tern ... | head -1`) is no failure. */
+int finish_output(int code);
+
 #endif

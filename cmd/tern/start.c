@@ -72,15 +72,28 @@ static enum tern_status spawn_service(const char *program, const char *log, pid_
     return TERN_OK;
 }
 
+/* In the state folder, or beside the socket when that cannot be written (no home, read-only). */
+static void choose_log(const struct tern_runtime *runtime, char *path, size_t room)
+{
+    struct tern_error error;
+    int fd = -1;
+    if (state_file("ternd.log", path, room, &error) == TERN_OK)
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0)
+        snprintf(path, room, "%s/ternd.log", runtime->folder);
+    else
+        close(fd);
+}
+
 enum tern_status service_start(const struct tern_runtime *runtime, struct tern_error *error)
 {
     char program[1200], log[1200];
     pid_t pid;
     enum tern_status status = service_program(program, sizeof program, error);
-    if (status == TERN_OK)
-        status = state_file("ternd.log", log, sizeof log, error);
-    if (status == TERN_OK)
+    if (status == TERN_OK) {
+        choose_log(runtime, log, sizeof log);
         status = spawn_service(program, log, &pid, error);
+    }
     if (status != TERN_OK)
         return status;
 

@@ -14,6 +14,7 @@ struct bench {
     struct model_options model;
     const char *path;
     uint64_t prompt, decode, repeats, vocabulary;
+    json_int_t threads;
     json_t *results;
 };
 
@@ -45,6 +46,26 @@ static enum tern_status read_vocabulary(struct bench *bench, struct tern_error *
     bench->vocabulary = (uint64_t)json_integer_value(json_object_get(result.json, "vocabulary"));
     if (status == TERN_OK && bench->vocabulary == 0)
         status = tern_fail(error, TERN_BAD_MODEL, "%s has no vocabulary", bench->path);
+    free(result.text);
+    json_decref(result.json);
+    return status;
+}
+
+/* The threads that the model was loaded with: the default is the service's choice. */
+static enum tern_status read_threads(struct bench *bench, struct tern_error *error)
+{
+    struct tern_pack pack;
+    struct result result = {0};
+    size_t i;
+    json_t *model;
+    client_begin(&bench->client, &pack, TERN_MSG_PS);
+    const enum tern_status status = client_call(&bench->client, &pack, take_result, &result, error);
+    json_array_foreach(json_object_get(result.json, "models"), i, model)
+    {
+        const char *path = json_string_value(json_object_get(model, "model"));
+        if (path != NULL && strcmp(path, bench->path) == 0)
+            bench->threads = json_integer_value(json_object_get(model, "threads"));
+    }
     free(result.text);
     json_decref(result.json);
     return status;
@@ -100,8 +121,8 @@ static enum tern_status measure_line(struct bench *bench, uint64_t tokens, uint6
     const double repeats = (double)bench->repeats;
     json_t *line =
         json_pack("{s:I, s:I, s:I, s:f, s:o}", "n_prompt", (json_int_t)(steps > 0 ? 0 : tokens),
-                  "n_gen", (json_int_t)steps, "n_threads", (json_int_t)bench->model.threads,
-                  "avg_ts", sum / repeats, "samples_ts", samples);
+                  "n_gen", (json_int_t)steps, "n_threads", bench->threads, "avg_ts", sum / repeats,
+                  "samples_ts", samples);
     if (steps > 0) /* time per token outside the worker's steps */
         json_object_set_new(line, "overhead_us", json_real(overhead / repeats));
     json_array_append_new(bench->results, line);
@@ -111,9 +132,15 @@ static enum tern_status measure_line(struct bench *bench, uint64_t tokens, uint6
 static enum tern_status run_bench(struct bench *bench, struct tern_error *error)
 {
     struct figures warm;
-    enum tern_status status = read_vocabulary(bench, error);
+    enum tern_status status = TERN_OK;
+    if (bench->prompt == 0 && bench->decode == 0)
+        status = tern_fail(error, TERN_USAGE, "-p and -n are both 0: there is nothing to measure");
+    if (status == TERN_OK)
+        status = read_vocabulary(bench, error);
     if (status == TERN_OK) /* loads the model and touches its memory */
         status = measure(bench, bench->prompt > 0 ? bench->prompt : 1, 1, &warm, error);
+    if (status == TERN_OK)
+        status = read_threads(bench, error);
     if (status == TERN_OK && bench->prompt > 0)
         status = measure_line(bench, bench->prompt, 0, error);
     if (status == TERN_OK && bench->decode > 0)

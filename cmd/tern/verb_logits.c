@@ -11,7 +11,7 @@
 struct logits {
     FILE *out;
     const char *path;
-    bool failed;
+    int failure; /* errno of the first failed write */
 };
 
 static bool take_rows(void *context, const struct tern_message *reply)
@@ -20,8 +20,8 @@ static bool take_rows(void *context, const struct tern_message *reply)
     size_t length;
     const char *rows = tern_message_text(reply, TERN_F_DATA, &length);
     if (rows != NULL && fwrite(rows, 1, length, logits->out) != length)
-        logits->failed = true;
-    return !logits->failed;
+        logits->failure = errno;
+    return logits->failure == 0;
 }
 
 /* Rows go to OUT.part, which becomes OUT when all are there: a failed run leaves the old file. */
@@ -37,10 +37,11 @@ static enum tern_status write_logits(struct client *client, struct tern_pack *pa
         return tern_fail(error, TERN_USAGE, "cannot write %s: %s", part, strerror(errno));
     }
     enum tern_status status = client_call(client, pack, take_rows, &logits, error);
-    if (fclose(logits.out) != 0)
-        logits.failed = true;
-    if (logits.failed)
-        status = tern_fail(error, TERN_FAILED, "cannot write %s: %s", part, strerror(errno));
+    if (fclose(logits.out) != 0 && logits.failure == 0)
+        logits.failure = errno;
+    if (logits.failure != 0)
+        status =
+            tern_fail(error, TERN_FAILED, "cannot write %s: %s", part, strerror(logits.failure));
     if (status == TERN_OK && !special && rename(part, path) != 0)
         status = tern_fail(error, TERN_FAILED, "cannot write %s: %s", path, strerror(errno));
     if (status != TERN_OK && !special)

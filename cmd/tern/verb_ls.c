@@ -53,7 +53,7 @@ static void print_table(const json_t *list, const char *folder)
     size_t i;
     json_t *item;
     if (json_array_size(list) == 0) {
-        printf("no models in %s\n", folder);
+        printf("no models in %s; put .gguf files there, or name them by their path\n", folder);
         return;
     }
     printf("%-32s %9s  %s\n", "NAME", "MIB", "AGE");

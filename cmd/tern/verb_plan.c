@@ -30,7 +30,10 @@ int verb_plan(const struct verb *verb, int argc, char **argv)
     pack_options(&pack, &model);
     const enum tern_status status = client_call(&client, &pack, take_result, &result, &error);
     client_close(&client);
-    if (status == TERN_OK && result.text != NULL)
+    if (status == TERN_OK && result.json != NULL) {
+        json_dumpf(result.json, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        putchar('\n');
+    } else if (status == TERN_OK && result.text != NULL)
         printf("%s\n", result.text);
     free(result.text);
     json_decref(result.json);

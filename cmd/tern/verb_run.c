@@ -16,7 +16,7 @@ struct run {
     bool has_n, has_seed, raw, ignore_eos, stats, ids;
     const char *system, *tokens;
     struct collected answer;
-    bool reader_gone;
+    bool unwritten; /* standard output takes no more */
 };
 
 /* The prompt's words joined by spaces, or standard input. */
@@ -61,6 +61,9 @@ static enum tern_status read_prompt(int words, char **word, bool raw, char **pro
 static enum tern_status pack_prompt(struct tern_pack *pack, const struct run *run, int words,
                                     char **word, struct tern_error *error)
 {
+    if (run->tokens != NULL && words > 0)
+        return tern_fail(error, TERN_USAGE, "--tokens takes the place of PROMPT; leave out '%s'",
+                         word[0]);
     if (run->tokens != NULL) {
         uint32_t *ids;
         size_t count;
@@ -124,7 +127,7 @@ static bool take_answer(void *context, const struct tern_message *reply)
     } else {
         const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
         if (length > 0 && !write_out(text, length)) {
-            run->reader_gone = true;
+            run->unwritten = true;
             return false;
         }
     }
@@ -148,7 +151,7 @@ int verb_run(const struct verb *verb, int argc, char **argv)
         {"temp", OPTION_NUMBER, &run.temperature, "X", "temperature; 0 takes the best token (0)", 0,
          1e6, NULL},
         {"seed", OPTION_COUNT, &run.seed, NULL, "seed of the draw (drawn, shown by --stats)", 0,
-         18446744073709549568.0, &run.has_seed},
+         0x1p64, &run.has_seed},
         {"system", OPTION_TEXT, &run.system, "TEXT", "system message of the chat", 0, 0, NULL},
         {"raw", OPTION_FLAG, &run.raw, NULL, "no chat template: continue the text", 0, 0, NULL},
         {"tokens", OPTION_TEXT, &run.tokens, "FILE", "JSON list of ids in place of a prompt", 0, 0,
@@ -178,7 +181,7 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     client_close(&client);
     free(run.answer.ids);
     free(run.answer.bytes);
-    if (run.reader_gone) /* like `tern run ... | head -1`: the answer is no longer wanted */
+    if (run.unwritten) /* finish_output says why, or `tern run ... | head -1` has enough */
         return 0;
     return status == TERN_OK ? 0 : complain(&error);
 }

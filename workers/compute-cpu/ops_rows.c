@@ -15,14 +15,14 @@ struct row_job {
 
 static void run_row(const struct tern_call *call, struct tern_run *run, uint32_t row, void *scratch)
 {
-    const struct tern_fault_sink sink = {call->outputs ? run->output_fault : run->fault, 0};
+    struct tern_fault_sink sink = {.word = call->outputs ? run->output_fault : run->fault};
     if (atomic_load_explicit(&sink.word[row], memory_order_relaxed) != 0)
         return;
     const enum tern_fault_kind kind = call->row(call, run, row, scratch);
     if (kind == TERN_FAULT_NONE)
         return;
-    const struct tern_fault_sink fault = {sink.word, tern_fault(kind, call->index)};
-    tern_fault_set(&fault, row);
+    sink.code = tern_fault(kind, call->index);
+    tern_fault_set(&sink, row);
 }
 
 static void take_rows(void *context, uint32_t thread)
