@@ -15,6 +15,7 @@
 #ifndef TERN_PROTO_BOARD_H
 #define TERN_PROTO_BOARD_H
 
+#include "proto/tier.h"
 #include "proto/wait.h"
 #include <stdalign.h>
 #include <stddef.h>
@@ -102,8 +103,6 @@ static inline uint32_t tern_fault(enum tern_fault_kind kind, uint32_t instructio
 {
     return (uint32_t)kind << 24 | (instruction & 0xffff);
 }
-
-enum tern_tier { TERN_SCALAR, TERN_AVX2, TERN_AVX512, TERN_AVX512VNNI, TERN_TIERS };
 
 /* Results of a step, valid once the done word of its last stage is published. */
 struct tern_step_result {

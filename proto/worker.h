@@ -20,6 +20,8 @@
 #ifndef TERN_PROTO_WORKER_H
 #define TERN_PROTO_WORKER_H
 
+enum { TERN_MAX_PLANS = 64 }; /* bound at one time; a worker refuses more */
+
 /* Values that neither a shell nor a sanitizer uses. */
 enum tern_worker_exit {
     TERN_WORKER_ENDED = 0,      /* QUIT, or the channel's end: the coordinator is gone */

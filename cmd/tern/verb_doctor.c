@@ -2,6 +2,7 @@
 #include "cmd/tern/models.h"
 #include "cmd/tern/verbs.h"
 #include "proto/runtime.h"
+#include "proto/tier.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -23,18 +24,11 @@ static void show_processor(void)
     snprintf(text, sizeof text, "%d that this process may use, %ld online", CPU_COUNT(&allowed),
              sysconf(_SC_NPROCESSORS_ONLN));
     line("processors", text);
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2");
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-    snprintf(text, sizeof text, "scalar%s%s%s", avx2 ? ", avx2" : "", avx512 ? ", avx512" : "",
-             vnni ? ", avx512vnni" : "");
+    size_t used = 0;
+    for (unsigned i = 0; i <= (unsigned)tern_best_tier(); i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
+                                 tern_tier_name((enum tern_tier)i));
     line("tiers", text);
-#else
-    line("tiers", "scalar (no others for this processor yet)");
-#endif
 }
 
 static void show_memory(void)

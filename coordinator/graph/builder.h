@@ -63,7 +63,4 @@ void tern_build_logits(struct tern_builder *b, tern_ref logits);
 uint32_t tern_build_rope_table(struct tern_builder *b, double base, double linear,
                                int64_t factors_tensor);
 
-/* The name of the layer's tensor, for messages and look-ups. */
-void tern_build_name(const struct tern_builder *b, const char *name, char full[TERN_MAX_NAME + 1]);
-
 #endif

@@ -148,6 +148,14 @@ static struct tern_operation *find_query_rope(const struct fusion *f, uint32_t i
     return NULL;
 }
 
+/* The norm of each head before `rope`, or NULL; a norm over all heads at once is none. */
+static struct tern_operation *find_head_norm(const struct fusion *f,
+                                             const struct tern_operation *rope)
+{
+    struct tern_operation *norm = sole_writer(f, rope->in[0], TERN_OP_NORM);
+    return norm != NULL && norm->code.groups == rope->code.groups ? norm : NULL;
+}
+
 /* Head norms and RoPE of q and k, and the write to the cache. Stands where KV_WRITE stood. */
 static void fuse_cache(struct fusion *f, uint32_t index)
 {
@@ -158,9 +166,10 @@ static void fuse_cache(struct fusion *f, uint32_t index)
     struct tern_operation *q = find_query_rope(f, index);
     if (k == NULL || q == NULL || !same_rotation(q, k))
         return;
-    struct tern_operation *q_norm = sole_writer(f, q->in[0], TERN_OP_NORM);
-    struct tern_operation *k_norm = sole_writer(f, k->in[0], TERN_OP_NORM);
-    if ((q_norm == NULL) != (k_norm == NULL))
+    struct tern_operation *q_norm = find_head_norm(f, q);
+    struct tern_operation *k_norm = find_head_norm(f, k);
+    if ((q_norm == NULL) != (k_norm == NULL) ||
+        (q_norm != NULL && q_norm->code.epsilon != k_norm->code.epsilon))
         return;
     struct tern_operation fused = *write;
     fused.code.op = TERN_OP_QKV_ROPE_WRITE;

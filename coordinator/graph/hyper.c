@@ -16,7 +16,8 @@ enum {
     MAX_WIDTH = 1 << 18,
     MAX_FFN = 1 << 20,
     MAX_HEADS = 1024,
-    MAX_HEAD_SIZE = 256, /* what the kernels are tested for */
+    MIN_HEAD_SIZE = 16, /* what the kernels are tested for */
+    MAX_HEAD_SIZE = 256,
     MAX_VOCABULARY = 1 << 22,
 };
 
@@ -47,10 +48,11 @@ static enum tern_status fail_kind(const struct tern_catalog *catalog, const char
     return tern_fail(error, TERN_BAD_MODEL, "%s must be %s", key, wanted);
 }
 
-enum tern_status tern_hyper_integer(const struct tern_catalog *catalog,
-                                    const struct tern_hyper *hyper, const char *key, uint32_t low,
-                                    uint32_t high, bool required, uint32_t *value,
-                                    struct tern_error *error)
+/* An integer in low .. high. Absent: *value stays as it is, unless `required`. */
+static enum tern_status read_integer(const struct tern_catalog *catalog,
+                                     const struct tern_hyper *hyper, const char *key, uint32_t low,
+                                     uint32_t high, bool required, uint32_t *value,
+                                     struct tern_error *error)
 {
     char full[TERN_MAX_NAME + 1];
     full_key(hyper, key, full);
@@ -90,8 +92,8 @@ enum tern_status tern_hyper_float(const struct tern_catalog *catalog,
 enum tern_status tern_hyper_window(const struct tern_catalog *catalog, struct tern_hyper *hyper,
                                    struct tern_error *error)
 {
-    return tern_hyper_integer(catalog, hyper, "attention.sliding_window", 0, UINT32_MAX, false,
-                              &hyper->window, error);
+    return read_integer(catalog, hyper, "attention.sliding_window", 0, UINT32_MAX, false,
+                        &hyper->window, error);
 }
 
 enum tern_status tern_hyper_no_window(const struct tern_catalog *catalog, struct tern_hyper *hyper,
@@ -199,17 +201,15 @@ static enum tern_status read_sizes(const struct tern_catalog *catalog, struct te
                                    struct tern_error *error)
 {
     const char *name = h->family->architecture;
-    if (tern_hyper_integer(catalog, h, "block_count", 1, MAX_LAYERS, true, &h->layers, error) ||
-        tern_hyper_integer(catalog, h, "embedding_length", 1, MAX_WIDTH, true, &h->width, error) ||
-        tern_hyper_integer(catalog, h, "feed_forward_length", 1, MAX_FFN, true, &h->ffn, error) ||
-        tern_hyper_integer(catalog, h, "attention.head_count", 1, MAX_HEADS, true, &h->heads,
-                           error) ||
-        tern_hyper_integer(catalog, h, "context_length", 1, UINT32_MAX, true, &h->trained_context,
-                           error))
+    if (read_integer(catalog, h, "block_count", 1, MAX_LAYERS, true, &h->layers, error) ||
+        read_integer(catalog, h, "embedding_length", 1, MAX_WIDTH, true, &h->width, error) ||
+        read_integer(catalog, h, "feed_forward_length", 1, MAX_FFN, true, &h->ffn, error) ||
+        read_integer(catalog, h, "attention.head_count", 1, MAX_HEADS, true, &h->heads, error) ||
+        read_integer(catalog, h, "context_length", 1, UINT32_MAX, true, &h->trained_context, error))
         return error->status;
     h->kv_heads = h->heads;
-    if (tern_hyper_integer(catalog, h, "attention.head_count_kv", 1, MAX_HEADS, false, &h->kv_heads,
-                           error))
+    if (read_integer(catalog, h, "attention.head_count_kv", 1, MAX_HEADS, false, &h->kv_heads,
+                     error))
         return error->status;
     if (h->kv_heads > h->heads || h->heads % h->kv_heads != 0)
         return tern_fail(error, TERN_BAD_MODEL,
@@ -226,7 +226,7 @@ static enum tern_status read_head_size(const struct tern_catalog *catalog, struc
 {
     const char *name = h->family->architecture;
     uint32_t keys = 0;
-    if (tern_hyper_integer(catalog, h, "attention.key_length", 1, MAX_WIDTH, false, &keys, error))
+    if (read_integer(catalog, h, "attention.key_length", 1, MAX_WIDTH, false, &keys, error))
         return error->status;
     if (keys == 0 && h->width % h->heads != 0)
         return tern_fail(error, TERN_BAD_MODEL,
@@ -235,18 +235,18 @@ static enum tern_status read_head_size(const struct tern_catalog *catalog, struc
                          name, h->heads, name, h->width, name);
     h->head_size = keys != 0 ? keys : h->width / h->heads;
     uint32_t values = h->head_size;
-    if (tern_hyper_integer(catalog, h, "attention.value_length", 1, MAX_WIDTH, false, &values,
-                           error))
+    if (read_integer(catalog, h, "attention.value_length", 1, MAX_WIDTH, false, &values, error))
         return error->status;
     if (values != h->head_size)
         return tern_fail(error, TERN_UNSUPPORTED,
                          "%s.attention.value_length is %u, but keys have %u: values of another "
                          "length are not supported",
                          name, values, h->head_size);
-    if (h->head_size > MAX_HEAD_SIZE)
+    if (h->head_size < MIN_HEAD_SIZE || h->head_size > MAX_HEAD_SIZE)
         return tern_fail(error, TERN_UNSUPPORTED,
-                         "%s.attention.key_length is %u: heads of at most %d are supported", name,
-                         h->head_size, MAX_HEAD_SIZE);
+                         "%s.attention.key_length, or embedding_length/head_count, is %u: heads of "
+                         "%d to %d values are supported",
+                         name, h->head_size, MIN_HEAD_SIZE, MAX_HEAD_SIZE);
     h->attention_scale = (float)(1 / sqrt((double)h->head_size));
     return TERN_OK;
 }
@@ -280,8 +280,8 @@ static enum tern_status read_rope(const struct tern_catalog *catalog, struct ter
     h->rope_linear = 1;
     h->rope_size = h->head_size;
     if (tern_hyper_float(catalog, h, "rope.freq_base", &h->rope_base, error) ||
-        tern_hyper_integer(catalog, h, "rope.dimension_count", 1, UINT32_MAX, false, &h->rope_size,
-                           error))
+        read_integer(catalog, h, "rope.dimension_count", 1, UINT32_MAX, false, &h->rope_size,
+                     error))
         return error->status;
     if (h->rope_size > h->head_size || h->rope_size % 2 != 0)
         return tern_fail(error, TERN_BAD_MODEL,

@@ -10,11 +10,6 @@
 
 const char *tern_hyper_architecture(const struct tern_hyper *hyper);
 
-/* An integer in low .. high. Absent: *value stays as it is, unless `required`. */
-enum tern_status tern_hyper_integer(const struct tern_catalog *catalog,
-                                    const struct tern_hyper *hyper, const char *key, uint32_t low,
-                                    uint32_t high, bool required, uint32_t *value,
-                                    struct tern_error *error);
 /* A positive finite number within 2^+-40. Absent: *value stays as it is. */
 enum tern_status tern_hyper_float(const struct tern_catalog *catalog,
                                   const struct tern_hyper *hyper, const char *key, double *value,

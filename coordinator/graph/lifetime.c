@@ -72,7 +72,9 @@ static int larger_first(const void *a, const void *b)
     const struct life *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return x->value < y->value ? -1 : x->value > y->value;
 }
 
 /* The lowest offset where `life` fits between placed[0 .. count), which is sorted by offset. */

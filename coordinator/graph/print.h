@@ -5,7 +5,7 @@
 #ifndef TERN_PRINT_H
 #define TERN_PRINT_H
 
-#include "coordinator/graph/compile.h"
+#include "coordinator/graph/graph.h"
 #include <stdio.h>
 
 struct tern_printer {

@@ -17,7 +17,7 @@ static void print_node(const struct tern_printer *p, uint32_t index, FILE *out)
 static uint32_t print_layer(const struct tern_printer *p, uint32_t index, FILE *out)
 {
     const uint16_t layer = p->code[index].layer;
-    const bool boxed = layer != 0xffff;
+    const bool boxed = layer != TERN_NO_LAYER;
     if (boxed)
         fprintf(out, "  subgraph cluster_%u {\n    label=\"layer %u\";\n", index, layer);
     for (; index < p->plan->instructions && p->code[index].layer == layer; index++)

@@ -74,7 +74,8 @@ static json_t *instruction_object(const struct tern_printer *p, uint32_t index)
     json_object_set_new(o, "index", number(index));
     json_object_set_new(o, "operation", json_string(tern_op_name(code->op)));
     json_object_set_new(o, "name", json_string(tern_plan_label(p->plan, code->label)));
-    json_object_set_new(o, "layer", code->layer == 0xffff ? json_null() : number(code->layer));
+    json_object_set_new(o, "layer",
+                        code->layer == TERN_NO_LAYER ? json_null() : number(code->layer));
     json_object_set_new(o, "stage", number(code->stage));
     json_object_set_new(o, "rows", json_string(code->flags & TERN_ON_OUTPUTS ? "output" : "all"));
     json_object_set_new(o, "columns", number(code->columns));

@@ -68,7 +68,7 @@ static void print_boxes(const struct tern_printer *p, FILE *out)
         if (i == 0 || layer != p->code[i - 1].layer) {
             y += i == 0 ? 0 : BOX_HEIGHT + GAP;
             x = MARGIN;
-            if (layer != 0xffff)
+            if (layer != TERN_NO_LAYER)
                 fprintf(out, "<text x=\"%d\" y=\"%u\">layer %u</text>\n", GAP, y + 20, layer);
         }
         print_box(p, i, x, y, out);

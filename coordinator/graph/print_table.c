@@ -61,7 +61,7 @@ static void print_instruction(const struct tern_printer *p, uint32_t index, FILE
 {
     const struct tern_instruction *code = &p->code[index];
     char layer[16] = "-";
-    if (code->layer != 0xffff)
+    if (code->layer != TERN_NO_LAYER)
         snprintf(layer, sizeof layer, "%u", code->layer);
     fprintf(out, "%5u %5s %5u  %-6s %-14s %-30s", index, layer, code->stage,
             code->flags & TERN_ON_OUTPUTS ? "output" : "all", tern_op_name(code->op),

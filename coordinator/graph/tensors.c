@@ -12,7 +12,8 @@
 
 enum { MAX_COLUMNS = 1 << 24 }; /* of a quantized activation row (numerics/quantize.h) */
 
-void tern_build_name(const struct tern_builder *b, const char *name, char full[TERN_MAX_NAME + 1])
+/* The name of the layer's tensor in the file. */
+static void full_name(const struct tern_builder *b, const char *name, char full[TERN_MAX_NAME + 1])
 {
     if (b->layer == TERN_NO_LAYER)
         snprintf(full, TERN_MAX_NAME + 1, "%s", name);
@@ -23,7 +24,7 @@ void tern_build_name(const struct tern_builder *b, const char *name, char full[T
 bool tern_build_has(const struct tern_builder *b, const char *name)
 {
     char full[TERN_MAX_NAME + 1];
-    tern_build_name(b, name, full);
+    full_name(b, name, full);
     return tern_catalog_find(b->catalog, full) >= 0;
 }
 
@@ -86,7 +87,7 @@ static struct tern_weight find_weight(struct tern_builder *b, const char *name, 
     if (b->status != TERN_OK)
         return (struct tern_weight){0};
     char full[TERN_MAX_NAME + 1];
-    tern_build_name(b, name, full);
+    full_name(b, name, full);
     const int64_t index = tern_catalog_find(b->catalog, full);
     if (index < 0) {
         b->status = tern_fail(b->error, TERN_BAD_MODEL, "the file has no tensor %s", full);

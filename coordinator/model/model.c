@@ -2,6 +2,7 @@
 #include "coordinator/model/model.h"
 #include "coordinator/model/load.h"
 #include "coordinator/model/options.h"
+#include "proto/worker.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -137,6 +138,30 @@ static struct tern_model *longest_idle(struct tern_models *models)
     return found;
 }
 
+static bool has_seat(const struct tern_model *model)
+{
+    return model->state == TERN_MODEL_FILLING || model->state == TERN_MODEL_BINDING ||
+           model->state == TERN_MODEL_READY;
+}
+
+/* Workers hold so many plans and no more: idle models make way for a new one. */
+static enum tern_status make_seat(struct tern_models *models, struct tern_error *error)
+{
+    uint32_t seats = 0;
+    for (const struct tern_model *model = models->list; model != NULL; model = model->next)
+        seats += has_seat(model);
+    for (; seats >= TERN_MAX_PLANS; seats--) {
+        struct tern_model *victim = longest_idle(models);
+        if (victim == NULL)
+            return tern_fail(error, TERN_NO_MEMORY,
+                             "%" PRIu32 " models are loaded and in use or pinned; unload one",
+                             seats);
+        tern_log("info", "unloading %s: too many models are loaded", victim->file->path);
+        unload(victim);
+    }
+    return TERN_OK;
+}
+
 /* Chooses the model's size, unloading idle models where that makes the room. What they held comes
  * back as soon as the worker has unmapped it, which it does before it binds the next plan. */
 static enum tern_status make_room(struct tern_model *model, struct tern_error *error)
@@ -246,7 +271,9 @@ static enum tern_status start(struct tern_model *model, struct tern_error *error
         *error = model->file->tokenizer_error;
         return error->status;
     }
-    enum tern_status status = make_room(model, error);
+    enum tern_status status = make_seat(model->models, error);
+    if (status == TERN_OK)
+        status = make_room(model, error);
     if (status != TERN_OK)
         return status;
     status = tern_model_compile(model, model->models->supervisor, error);

@@ -7,28 +7,6 @@
 
 enum { DEFAULT_BATCH = 512 };
 
-static const char *const tier_names[TERN_TIERS] = {
-    [TERN_SCALAR] = "scalar",
-    [TERN_AVX2] = "avx2",
-    [TERN_AVX512] = "avx512",
-    [TERN_AVX512VNNI] = "avx512vnni",
-};
-
-/* The best tier that processor and operating system can run; the worker checks again. */
-static enum tern_tier best_tier(void)
-{
-#if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
-        return TERN_SCALAR;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
-        return TERN_AVX2;
-    return __builtin_cpu_supports("avx512vnni") ? TERN_AVX512VNNI : TERN_AVX512;
-#else
-    return TERN_SCALAR;
-#endif
-}
-
 static bool is(const char *text, size_t length, const char *name)
 {
     return text != NULL && length == strlen(name) && memcmp(text, name, length) == 0;
@@ -39,17 +17,17 @@ static enum tern_status read_tier(const struct tern_message *message, int *tier,
 {
     size_t length;
     const char *text = tern_message_text(message, TERN_F_TIER, &length);
-    const enum tern_tier best = best_tier();
+    const enum tern_tier best = tern_best_tier();
     *tier = (int)best;
     if (text == NULL)
         return TERN_OK;
     for (int i = 0; i < TERN_TIERS; i++) {
-        if (!is(text, length, tier_names[i]))
+        if (!is(text, length, tern_tier_name((enum tern_tier)i)))
             continue;
         *tier = i;
         if (i > (int)best)
             return tern_fail(error, TERN_USAGE, "this processor cannot run tier %s; its best is %s",
-                             tier_names[i], tier_names[best]);
+                             tern_tier_name((enum tern_tier)i), tern_tier_name(best));
         return TERN_OK;
     }
     return tern_fail(error, TERN_USAGE,
@@ -113,7 +91,7 @@ bool tern_options_match(const struct tern_options *loaded, uint64_t context, uin
 
 const char *tern_options_tier(const struct tern_options *options)
 {
-    return options->tier >= 0 && options->tier < TERN_TIERS ? tier_names[options->tier] : "?";
+    return tern_tier_name((enum tern_tier)options->tier);
 }
 
 const char *tern_options_precision(const struct tern_options *options)

@@ -10,17 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *tier_name(enum tern_tier tier)
-{
-    static const char *const names[TERN_TIERS] = {
-        [TERN_SCALAR] = "scalar",
-        [TERN_AVX2] = "avx2",
-        [TERN_AVX512] = "avx512",
-        [TERN_AVX512VNNI] = "avx512vnni",
-    };
-    return names[tier];
-}
-
 static void unlink_plan(struct tern_supervisor *s, struct plan *plan)
 {
     for (struct plan **p = &s->compute.plans; *p != NULL; p = &(*p)->next) {
@@ -88,7 +77,7 @@ static enum tern_status send_bind(struct tern_supervisor *s, const struct tern_b
     tern_pack_u64(&pack, TERN_F_SEG_TABLES, b->tables_id);
     tern_pack_u64(&pack, TERN_F_SEG_KV, b->kv_id);
     tern_pack_u64(&pack, TERN_F_SEG_ACTIVATIONS, b->activations_id);
-    tern_pack_text(&pack, TERN_F_TIER, tier_name(b->tier));
+    tern_pack_text(&pack, TERN_F_TIER, tern_tier_name(b->tier));
     tern_pack_u64(&pack, TERN_F_THREADS, b->threads);
     return send_control(s, &pack) ? TERN_OK
                                   : tern_fail(error, TERN_FAILED,
@@ -270,7 +259,10 @@ enum tern_status tern_supervisor_bind(struct tern_supervisor *s, const struct te
     struct tern_plan header;
     if (!read_plan(binding, &header))
         return tern_fail(error, TERN_FAILED, "the plan to bind is malformed");
-    if ((unsigned)binding->tier >= TERN_TIERS || find_plan(s, binding->plan) != NULL)
+    if ((unsigned)binding->tier >= TERN_TIERS)
+        return tern_fail(error, TERN_FAILED, "plan %u asks for tier %d, which does not exist",
+                         binding->plan, (int)binding->tier);
+    if (find_plan(s, binding->plan) != NULL)
         return tern_fail(error, TERN_FAILED, "plan %u is bound already", binding->plan);
     struct plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL)

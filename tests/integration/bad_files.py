@@ -10,20 +10,13 @@ and vocabulary), `status` the allowed exit codes, `text` what the message must c
 The B numbers are those of public fault reports on programs of this kind.
 """
 
-import collections
 import os
 import struct
 import sys
 
+import bad_models
 import gguf_files as g
-
-BadFile = collections.namedtuple("BadFile", "name data part status text")
-
-BAD, UNSUPPORTED = (3,), (5,)
-
-
-def refused(name, data, text, status=BAD, part="file"):
-    return BadFile(name, bytes(data), part, status, text)
+from bad_models import UNSUPPORTED, BadFile, refused
 
 
 def header(tensors, keys, version=3):
@@ -164,67 +157,6 @@ def duplicates():
     yield refused("tensor-same-place", body + bytes(-len(body) % 32) + bytes(32), "overlaps")
 
 
-def splits():
-    yield refused("split", g.encode(g.with_key("split.count", g.U16, 3))[0], "split.count",
-                  UNSUPPORTED)
-
-
-def weights():
-    """Numbers that are not finite."""
-    for name, value in (("nan", float("nan")), ("inf", float("inf")), ("minus-inf", -float("inf"))):
-        data, places = g.encode(g.base())
-        data = g.patch(data, places["blk.0.ffn_norm.weight.data"] + 4 * 5, struct.pack("<f", value))
-        yield refused("weight-" + name, data, "tensor 'blk.0.ffn_norm.weight' (F32): element 5",
-                      part="weights")
-    for kind, label, block, scale_at in ((g.T_Q8_0, "Q8_0", 34, 0), (g.T_Q4_0, "Q4_0", 18, 0)):
-        model = g.base()
-        tensor = model.tensor("blk.0.attn_q.weight")
-        tensor.kind = kind
-        tensor.data = bytes(block * tensor.sizes[1])
-        data, places = g.encode(model)
-        at = places["blk.0.attn_q.weight.data"] + 7 * block + scale_at
-        yield refused("scale-" + label.lower(), g.patch(data, at, struct.pack("<H", 0x7c00)),
-                      "tensor 'blk.0.attn_q.weight' (%s): a scale of block 7" % label,
-                      part="weights")
-
-
-def hyperparameters():
-    """B13."""
-    cases = [
-        ("attention.head_count", g.U32, (0, 3, 2**32 - 1)),
-        ("attention.head_count_kv", g.U32, (0, 3, 8)),
-        ("embedding_length", g.U32, (0, 31, 2**31)),
-        ("rope.dimension_count", g.U32, (0, 7, 10)),
-        ("feed_forward_length", g.U32, (0, 47)),
-        ("context_length", g.U32, (0,)),
-        ("block_count", g.U32, (0, 2, 2**32 - 1)),
-        ("attention.layer_norm_rms_epsilon", g.F32, (-1e-5, float("nan"), float("inf"))),
-        ("rope.freq_base", g.F32, (0.0, -1.0, float("nan"))),
-    ]
-    for key, kind, values in cases:
-        for value in values:
-            data = g.encode(g.with_key("llama." + key, kind, value))[0]
-            yield refused("b13-%s-%s" % (key, value), data, "", part="model")
-    for key in ("llama.block_count", "llama.embedding_length", "llama.attention.head_count"):
-        model = g.base()
-        del model.keys[key]
-        yield refused("b13-without-" + key, g.encode(model)[0], key, part="model")
-    yield refused("architecture-unknown",
-                  g.encode(g.with_key("general.architecture", g.STRING, "nosuch"))[0], "nosuch",
-                  UNSUPPORTED, part="model")
-    model = g.base()
-    model.tensors = [t for t in model.tensors if t.name != "blk.0.ffn_up.weight"]
-    yield refused("tensor-missing", g.encode(model)[0], "blk.0.ffn_up.weight", part="model")
-
-
-def special_tokens():
-    """B15: refused, or loaded with that token marked absent."""
-    for value in (270, 2**31, 2**32 - 1):
-        for key in ("bos_token_id", "eos_token_id", "unknown_token_id"):
-            data = g.encode(g.with_key("tokenizer.ggml." + key, g.U32, value))[0]
-            yield refused("b15-%s-%d" % (key, value), data, "", (0, 3), part="model")
-
-
 def files():
     data, places = g.encode(g.base())
     yield from truncations(data, places)
@@ -235,10 +167,24 @@ def files():
     yield from counts()
     yield from nesting()
     yield from duplicates()
-    yield from splits()
-    yield from weights()
-    yield from hyperparameters()
-    yield from special_tokens()
+    yield from bad_models.models()
+
+
+def flips(seed=20261130, count=120):
+    """Copies of the base model with one to four bytes changed, anywhere. What is right depends on
+    the byte: refused, or harmless."""
+    data, _ = g.encode(g.base())
+    noise = g.Noise(seed)
+
+    def draw(limit):
+        return int((noise.next() + 0.5) * limit)
+    for i in range(count):
+        changed = bytearray(data)
+        # Half of the files in the metadata and the directory, where a byte means most.
+        within = len(data) if i % 2 else g.encode(g.base())[1]["directory.end"]
+        for _ in range(1 + draw(4)):
+            changed[draw(within)] = draw(256)
+        yield BadFile("flip-%d" % i, bytes(changed), "any", (0, 3, 4, 5), "")
 
 
 def main():

@@ -108,7 +108,7 @@ def patch(data, offset, new):
 
 # ---- the base model ----
 
-WIDTH, HEADS, KV_HEADS, FFN, CONTEXT = 32, 4, 2, 48, 64
+WIDTH, HEADS, KV_HEADS, FFN, CONTEXT = 32, 2, 1, 48, 64
 LETTERS = ["\u2581", "e", "t", "a", "o", "\u2581t", "he", "\u2581a", "\u2581the", "ll", "hello"]
 
 
@@ -135,21 +135,20 @@ def vocabulary():
     return tokens, scores, kinds
 
 
-def base_tensors(vocabulary_size, noise):
-    head = WIDTH // HEADS
+def base_tensors(vocabulary_size, noise, width, heads, kv_heads, head):
     shapes = [
-        ("token_embd.weight", [WIDTH, vocabulary_size]),
-        ("blk.0.attn_norm.weight", [WIDTH]),
-        ("blk.0.attn_q.weight", [WIDTH, WIDTH]),
-        ("blk.0.attn_k.weight", [WIDTH, KV_HEADS * head]),
-        ("blk.0.attn_v.weight", [WIDTH, KV_HEADS * head]),
-        ("blk.0.attn_output.weight", [WIDTH, WIDTH]),
-        ("blk.0.ffn_norm.weight", [WIDTH]),
-        ("blk.0.ffn_gate.weight", [WIDTH, FFN]),
-        ("blk.0.ffn_up.weight", [WIDTH, FFN]),
-        ("blk.0.ffn_down.weight", [FFN, WIDTH]),
-        ("output_norm.weight", [WIDTH]),
-        ("output.weight", [WIDTH, vocabulary_size]),
+        ("token_embd.weight", [width, vocabulary_size]),
+        ("blk.0.attn_norm.weight", [width]),
+        ("blk.0.attn_q.weight", [width, heads * head]),
+        ("blk.0.attn_k.weight", [width, kv_heads * head]),
+        ("blk.0.attn_v.weight", [width, kv_heads * head]),
+        ("blk.0.attn_output.weight", [heads * head, width]),
+        ("blk.0.ffn_norm.weight", [width]),
+        ("blk.0.ffn_gate.weight", [width, FFN]),
+        ("blk.0.ffn_up.weight", [width, FFN]),
+        ("blk.0.ffn_down.weight", [FFN, width]),
+        ("output_norm.weight", [width]),
+        ("output.weight", [width, vocabulary_size]),
     ]
     for name, sizes in shapes:
         count = sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
@@ -157,25 +156,26 @@ def base_tensors(vocabulary_size, noise):
         yield Tensor(name, sizes, T_F32, floats(noise, count, 0.5, around))
 
 
-def base():
-    """The smallest valid model."""
-    tokens, scores, kinds = vocabulary()
+def base(width=WIDTH, heads=HEADS, kv_heads=KV_HEADS, head_size=None, tokens=None):
+    """The smallest valid model. head_size: other than width/heads; tokens: that many of its
+    vocabulary and no more."""
+    words, scores, kinds = (values[:tokens] for values in vocabulary())
     keys = {
         "general.architecture": (STRING, "llama"),
         "general.name": (STRING, "base"),
         "general.alignment": (U32, 32),
         "llama.block_count": (U32, 1),
         "llama.context_length": (U32, CONTEXT),
-        "llama.embedding_length": (U32, WIDTH),
+        "llama.embedding_length": (U32, width),
         "llama.feed_forward_length": (U32, FFN),
-        "llama.attention.head_count": (U32, HEADS),
-        "llama.attention.head_count_kv": (U32, KV_HEADS),
+        "llama.attention.head_count": (U32, heads),
+        "llama.attention.head_count_kv": (U32, kv_heads),
         "llama.attention.layer_norm_rms_epsilon": (F32, 1e-5),
         "llama.rope.freq_base": (F32, 10000.0),
-        "llama.rope.dimension_count": (U32, WIDTH // HEADS),
+        "llama.rope.dimension_count": (U32, head_size or width // heads),
         "tokenizer.ggml.model": (STRING, "llama"),
         "tokenizer.ggml.pre": (STRING, "default"),
-        "tokenizer.ggml.tokens": (ARRAY, Array(STRING, tokens)),
+        "tokenizer.ggml.tokens": (ARRAY, Array(STRING, words)),
         "tokenizer.ggml.scores": (ARRAY, Array(F32, scores)),
         "tokenizer.ggml.token_type": (ARRAY, Array(I32, kinds)),
         "tokenizer.ggml.bos_token_id": (U32, 1),
@@ -184,7 +184,11 @@ def base():
         "tokenizer.ggml.add_bos_token": (BOOL, 1),
         "tokenizer.ggml.add_eos_token": (BOOL, 0),
     }
-    return Model(keys, base_tensors(len(tokens), Noise(1)))
+    if head_size is not None:
+        keys["llama.attention.key_length"] = (U32, head_size)
+        keys["llama.attention.value_length"] = (U32, head_size)
+    return Model(keys, base_tensors(len(words), Noise(1), width, heads, kv_heads,
+                                    head_size or width // heads))
 
 
 def with_key(name, kind, value):

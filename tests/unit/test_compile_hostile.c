@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -186,6 +187,15 @@ static void what_is_not_supported(void **state)
 static void head_sizes(void **state)
 {
     (void)state;
+    static const uint32_t sizes[] = {2, 8, 15, 257, 4096};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char shown[32];
+        snprintf(shown, sizeof shown, "is %u", sizes[i]);
+        fresh("llama");
+        model_u32(&model, "attention.key_length", sizes[i]);
+        model_u32(&model, "attention.value_length", sizes[i]);
+        assert_refused(TERN_UNSUPPORTED, "llama.attention.key_length", shown);
+    }
     fresh("llama");
     model_u32(&model, "attention.key_length", 32);
     model_u32(&model, "attention.value_length", 32);
@@ -207,6 +217,9 @@ static void head_sizes(void **state)
     model_u32(&model, "attention.key_length", 512);
     model_u32(&model, "attention.value_length", 512);
     assert_refused(TERN_UNSUPPORTED, "llama.attention.key_length", "512");
+    model_u32(&model, "attention.key_length", 8);
+    model_u32(&model, "attention.value_length", 8);
+    assert_refused(TERN_UNSUPPORTED, "llama.attention.key_length", "16 to 256");
 }
 
 static void tensors(void **state)

@@ -50,7 +50,7 @@ bool tern_bind_check_overlaps(struct binder *b, bool in_place);
 /* Buffers that belong to no instruction: checks only. */
 bool tern_bind_place(struct binder *b, const char *name, const struct tern_operand *operand,
                      uint64_t row_bytes, uint64_t rows);
-/* A matrix of a type with kernels; *row_bytes, *bytes. */
+/* A matrix of a type with kernels: where it lies, and the bytes of a row. */
 bool tern_bind_matrix(struct binder *b, const char *name, const struct tern_weight *weight,
                       uint32_t columns, const uint8_t **data, uint64_t *row_bytes);
 /* One F32 row of `columns` values: gains and biases. */

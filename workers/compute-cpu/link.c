@@ -8,34 +8,34 @@
 
 enum { HIGH_WATER = 1000 };
 
-enum tern_status tern_link_open(struct tern_link *link, const char *control,
-                                struct tern_error *error)
-{
-    const int none = 0, high_water = HIGH_WATER, largest = TERN_MESSAGE_MAX;
-    *link = (struct tern_link){.context = zmq_ctx_new()};
-    if (link->context != NULL)
-        link->socket = zmq_socket(link->context, ZMQ_DEALER);
-    if (link->socket == NULL || zmq_setsockopt(link->socket, ZMQ_LINGER, &none, sizeof none) != 0 ||
-        zmq_setsockopt(link->socket, ZMQ_SNDHWM, &high_water, sizeof high_water) != 0 ||
-        zmq_setsockopt(link->socket, ZMQ_RCVHWM, &high_water, sizeof high_water) != 0 ||
-        zmq_connect(link->socket, control) != 0) {
-        const int reason = zmq_errno();
-        tern_link_close(link);
-        return tern_fail(error, TERN_NO_SERVICE, "cannot connect to %s: %s", control,
-                         zmq_strerror(reason));
-    }
-    const int64_t limit = largest;
-    zmq_setsockopt(link->socket, ZMQ_MAXMSGSIZE, &limit, sizeof limit);
-    return TERN_OK;
-}
-
-void tern_link_close(struct tern_link *link)
+static void close_link(struct tern_link *link)
 {
     if (link->socket != NULL)
         zmq_close(link->socket);
     if (link->context != NULL)
         zmq_ctx_term(link->context);
     *link = (struct tern_link){0};
+}
+
+enum tern_status tern_link_open(struct tern_link *link, const char *control,
+                                struct tern_error *error)
+{
+    const int none = 0, high_water = HIGH_WATER;
+    const int64_t largest = TERN_MESSAGE_MAX;
+    *link = (struct tern_link){.context = zmq_ctx_new()};
+    if (link->context != NULL)
+        link->socket = zmq_socket(link->context, ZMQ_DEALER);
+    if (link->socket == NULL || zmq_setsockopt(link->socket, ZMQ_LINGER, &none, sizeof none) != 0 ||
+        zmq_setsockopt(link->socket, ZMQ_SNDHWM, &high_water, sizeof high_water) != 0 ||
+        zmq_setsockopt(link->socket, ZMQ_RCVHWM, &high_water, sizeof high_water) != 0 ||
+        zmq_setsockopt(link->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0 ||
+        zmq_connect(link->socket, control) != 0) {
+        const int reason = zmq_errno();
+        close_link(link);
+        return tern_fail(error, TERN_NO_SERVICE, "cannot connect to %s: %s", control,
+                         zmq_strerror(reason));
+    }
+    return TERN_OK;
 }
 
 static enum tern_status send_packed(struct tern_link *link, struct tern_pack *pack,

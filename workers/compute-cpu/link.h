@@ -12,10 +12,9 @@ struct tern_link {
     void *context, *socket;
 };
 
-/* Connects to `control`. TERN_NO_SERVICE if it cannot. Close with tern_link_close. */
+/* Connects to `control`, until the process ends. TERN_NO_SERVICE if it cannot. */
 enum tern_status tern_link_open(struct tern_link *link, const char *control,
                                 struct tern_error *error);
-void tern_link_close(struct tern_link *link);
 
 enum tern_status tern_link_hello(struct tern_link *link, uint32_t incarnation,
                                  const uint8_t secret[TERN_SECRET_BYTES], struct tern_error *error);

@@ -63,3 +63,17 @@ enum tern_status tern_parcels_take(struct tern_parcels *parcels, enum tern_parce
     }
     return TERN_OK;
 }
+
+void tern_parcels_discard(struct tern_parcels *parcels, uint64_t id)
+{
+    /* Whatever ends the channel is found again by the next receive. */
+    struct tern_error ignored;
+    while (tern_parcels_receive(parcels, 0, &ignored) == TERN_OK)
+        ;
+    for (uint32_t i = parcels->count; i-- > 0;) {
+        if (parcels->held[i].kind == TERN_PARCEL_EVENT || parcels->held[i].id != id)
+            continue;
+        close(parcels->held[i].fd);
+        drop(parcels, i);
+    }
+}

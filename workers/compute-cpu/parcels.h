@@ -26,4 +26,7 @@ enum tern_status tern_parcels_take(struct tern_parcels *parcels, enum tern_parce
                                    enum tern_segment_kind segment, uint64_t id, int *fd,
                                    uint64_t *id_out, struct tern_error *error);
 
+/* Closes the descriptor of the segment `id` if it has come: nobody will take it. */
+void tern_parcels_discard(struct tern_parcels *parcels, uint64_t id);
+
 #endif

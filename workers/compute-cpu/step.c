@@ -77,12 +77,10 @@ static enum tern_status check_grant(const struct tern_run *run, uint32_t grant,
     return TERN_OK;
 }
 
+/* Everything but the counts, which have been checked: the board's own are not read again. */
 static void copy(const struct tern_step *step, struct tern_run *run)
 {
-    run->number = step->number;
     run->epoch = step->epoch;
-    run->rows = step->rows;
-    run->outputs = step->outputs;
     run->end_tokens = step->end_tokens;
     memcpy(run->end_token, step->end_token, sizeof run->end_token);
     memcpy(run->row, step->row, run->rows * sizeof run->row[0]);
@@ -107,10 +105,12 @@ enum tern_status tern_step_take(const struct tern_step *step, struct tern_run *r
     const struct tern_plan *plan = &run->program->header;
     const uint32_t grant = step->grant;
     run->number = step->number;
-    if (step->rows == 0 || step->rows > plan->max_rows)
-        return refuse(run, "number of rows", step->rows, error);
-    if (step->outputs > plan->max_outputs)
-        return refuse(run, "number of outputs", step->outputs, error);
+    run->rows = step->rows;
+    run->outputs = step->outputs;
+    if (run->rows == 0 || run->rows > plan->max_rows)
+        return refuse(run, "number of rows", run->rows, error);
+    if (run->outputs > plan->max_outputs)
+        return refuse(run, "number of outputs", run->outputs, error);
     copy(step, run);
     run->last_granted = run->number + grant;
     for (uint32_t i = 0; i < run->rows; i++) {

@@ -6,12 +6,11 @@
 #include "link.h"
 #include "parcels.h"
 #include "pool.h"
+#include "proto/worker.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MAX_MODELS = 64 };
 
 /* A bound plan with its mappings. */
 struct model {
@@ -27,7 +26,7 @@ struct worker {
     uint32_t incarnation;
     struct tern_pool *pool;
     struct tern_executor *executor;
-    struct model *model[MAX_MODELS];
+    struct model *model[TERN_MAX_PLANS];
 };
 
 static enum tern_worker_exit exit_of(enum tern_status status)
@@ -78,6 +77,8 @@ static enum tern_status map_segment(struct worker *w, const struct tern_message 
     return status;
 }
 
+/* A segment whose descriptor stayed behind would keep its memory: after a failure the rest of the
+ * message's are closed. */
 static enum tern_status map_all(struct worker *w, const struct tern_message *message,
                                 struct tern_program_segments *s, struct tern_error *error)
 {
@@ -93,8 +94,11 @@ static enum tern_status map_all(struct worker *w, const struct tern_message *mes
         {TERN_F_SEG_TABLES, TERN_SEGMENT_TABLES, &s->tables},
     };
     enum tern_status status = TERN_OK;
-    for (size_t i = 0; status == TERN_OK && i < sizeof all / sizeof all[0]; i++)
-        status = map_segment(w, message, all[i].field, all[i].kind, all[i].segment, error);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (status == TERN_OK)
+            status = map_segment(w, message, all[i].field, all[i].kind, all[i].segment, error);
+        else
+            tern_parcels_discard(&w->parcels, tern_message_u64(message, all[i].field, 0));
     return status;
 }
 
@@ -137,7 +141,7 @@ static enum tern_status make_model(struct worker *w, const struct tern_message *
 
 static struct model **find_model(struct worker *w, const uint32_t *plan)
 {
-    for (uint32_t i = 0; i < MAX_MODELS; i++) {
+    for (uint32_t i = 0; i < TERN_MAX_PLANS; i++) {
         struct model *model = w->model[i];
         if (plan == NULL ? model == NULL : model != NULL && model->program->plan == *plan)
             return &w->model[i];

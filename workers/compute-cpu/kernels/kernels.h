@@ -70,14 +70,8 @@ struct tern_kernels {
     bool (*attend)(const struct tern_attention *a, const float *q, uint32_t heads, float *out);
 };
 
-/* The best tier this processor (and its operating system) can run. */
-enum tern_tier tern_best_tier(void);
-
 /* The table of a tier, or NULL if this processor cannot run it. Tables are constant and live for
  * ever; functions that a tier does not replace are those of the tier below. */
 const struct tern_kernels *tern_kernels(enum tern_tier tier);
-
-const char *tern_tier_name(enum tern_tier tier); /* "scalar", "avx2", "avx512", "avx512vnni" */
-bool tern_tier_parse(const char *name, enum tern_tier *tier);
 
 #endif
