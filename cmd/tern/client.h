@@ -11,6 +11,7 @@
 struct client {
     struct tern_runtime runtime;
     void *context, *socket; /* ZeroMQ */
+    int service;            /* process id of the service that answered */
     uint64_t request;       /* number of the newest request */
 };
 

@@ -241,6 +241,31 @@ class Daemon(unittest.TestCase):
         wait_until(lambda: not alive(pid), 2, "coordinator dead")
         self.service.good("tokenize", self.model, stdin="hi")
 
+    def test_a_request_does_not_wait_for_a_service_that_was_replaced(self):
+        self.service.good("tokenize", self.model, stdin="hi")
+        pid = self.service.coordinator_pid()
+        client = self.service.start("tokenize", self.model, stdin=subprocess.PIPE)
+        time.sleep(0.3)  # connected, and reads its input
+        kill(pid, signal.SIGSTOP)
+        client.stdin.write(b"hi")
+        client.stdin.close()
+        time.sleep(0.2)  # the request lies in the socket of the service that dies
+        kill(pid)
+        self.service.good("tokenize", self.model, stdin="hi")
+        code = client.wait(timeout=10)
+        message = client.stderr.read().decode()
+        client.stdout.close()
+        client.stderr.close()
+        self.assertEqual(code, 7, message)
+        self.assertIn("the service has ended", message)
+
+    def test_stop_tells_of_a_folder_it_cannot_use(self):
+        self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "nowhere")
+        result = self.service.tern("stop")
+        self.assertEqual(result.code, 7, result)
+        self.assertIn("XDG_RUNTIME_DIR", result.err)
+        self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "runtime_dir")
+
     def test_ps_json(self):
         self.service.good("load", self.model)
         ps = self.service.ps()
