@@ -145,7 +145,8 @@ class Crowds(World):
             round_of_requests()
         wait_until(self.no_requests, 5, "requests ended")
         wait_until(lambda: figures()[0] <= files + 4, 5, "descriptors came back")
-        self.assertLess(figures()[1], kilobytes + 16384)
+        if "libasan" not in pathlib.Path(f"/proc/{pid}/maps").read_text():  # it holds what is freed
+            self.assertLess(figures()[1], kilobytes + 16384)
         self.assertEqual(self.service.worker()["pid"], worker)
         self.assertLessEqual(len(os.listdir(f"/proc/{worker}/fd")), worker_files + 4)
         self.assertEqual(children(pid, "tern-loader"), [])
