@@ -86,7 +86,6 @@ static bool read_chatml(const char *text, struct chat_style *style)
         !has(text, "{%if add_generation_prompt%}{{'<|im_start|>assistant\\n'}}"))
         return false;
     style->form = TERN_CHAT_CHATML;
-    style->trim_system = style->trim;
     style->bos = has(text, "bos_token");
     style->thinking = has(text, ".split('</think>')");
     return find_standard(text, &style->standard);
@@ -99,7 +98,7 @@ static bool read_llama3(const char *text, struct chat_style *style)
     if (!has(text, message) || !has(text, "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'"))
         return false;
     style->form = TERN_CHAT_LLAMA3;
-    style->bos = style->trim = style->trim_system = true;
+    style->bos = style->trim = true;
     style->dated = has(text, "Cutting Knowledge Date: December 2023\\n");
     style->today = style->dated && has(text, "strftime_now('%d %b %Y')");
     return !style->dated || has(text, "26 Jul 2024");
@@ -117,7 +116,6 @@ static bool read_gemma(const char *text, struct chat_style *style)
         return false;
     style->form = TERN_CHAT_GEMMA;
     style->bos = style->trim = true;
-    style->trim_system = !prefix;
     style->alternate = has(text, "raise_exception('Conversation roles must alternate");
     style->system = prefix ? CHAT_SYSTEM_PREFIX
                     : has(text, "raise_exception('System role not supported')")
@@ -129,6 +127,11 @@ static bool read_gemma(const char *text, struct chat_style *style)
 enum tern_status chat_style_read(struct tern_string template_text, struct chat_style *out,
                                  struct tern_error *error)
 {
+    static bool (*const readers[])(const char *, struct chat_style *) = {
+        read_chatml,
+        read_llama3,
+        read_gemma,
+    };
     *out = (struct chat_style){0};
     if (template_text.length > LONGEST_TEMPLATE)
         return tern_fail(error, TERN_UNSUPPORTED,
@@ -138,7 +141,11 @@ enum tern_status chat_style_read(struct tern_string template_text, struct chat_s
     char *text = spell(template_text);
     if (text == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory to read tokenizer.chat_template");
-    const bool known = read_chatml(text, out) || read_llama3(text, out) || read_gemma(text, out);
+    bool known = false;
+    for (size_t i = 0; !known && i < sizeof readers / sizeof readers[0]; i++) {
+        chat_style_free(out); /* what the reader before took for its own */
+        known = readers[i](text, out);
+    }
     free(text);
     if (known)
         return TERN_OK;

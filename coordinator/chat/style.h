@@ -18,14 +18,13 @@ enum chat_system {
 struct chat_style {
     enum tern_chat_form form;
     enum chat_system system;
-    bool bos;         /* the prompt begins with BOS */
-    bool trim;        /* white space around texts is dropped */
-    bool trim_system; /* the same for the first system message */
-    bool alternate;   /* roles must be user, assistant, user, ... */
-    bool thinking;    /* ChatML: thoughts are dropped from answers before the last question */
-    bool dated;       /* Llama 3: the system turn is always there and holds dates */
-    bool today;       /* Llama 3: the date of today, not the template's */
-    char *standard;   /* ChatML: system message if none is given, or NULL */
+    bool bos;       /* the prompt begins with BOS */
+    bool trim;      /* white space around texts is dropped */
+    bool alternate; /* roles must be user, assistant, user, ... */
+    bool thinking;  /* ChatML: thoughts are dropped from answers before the last question */
+    bool dated;     /* Llama 3: the system turn is always there and holds dates */
+    bool today;     /* Llama 3: the date of today, not the template's */
+    char *standard; /* ChatML: system message if none is given, or NULL */
 };
 
 /* TERN_UNSUPPORTED if the template is of no known form. */

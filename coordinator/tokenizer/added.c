@@ -80,6 +80,9 @@ static enum tern_status measure(const struct tern_catalog *catalog, const struct
         ++*count;
         *bytes += 3 * text.length;
     }
+    if (*bytes > UINT32_MAX)
+        return tern_fail(error, TERN_BAD_MODEL, "%zu special tokens hold more than 4 GiB of text",
+                         *count);
     return TERN_OK;
 }
 

@@ -12,7 +12,7 @@ enum { ADDED_LONGEST = 256 };
 
 struct added_token {
     uint32_t offset; /* into text */
-    uint16_t length; /* 1 .. ADDED_LONGEST */
+    uint16_t length; /* 1 .. 3 * ADDED_LONGEST: spaces may be written as U+2581 */
     bool control;    /* CONTROL or UNKNOWN: only where special tokens are parsed */
     uint32_t id;
 };
@@ -25,7 +25,8 @@ struct added {
     uint32_t first[257];
 };
 
-/* CONTROL, UNKNOWN and USER_DEFINED tokens. TERN_BAD_MODEL if one is longer than ADDED_LONGEST. */
+/* CONTROL, UNKNOWN and USER_DEFINED tokens. TERN_BAD_MODEL if one is longer than ADDED_LONGEST in
+ * the file, or all of them together than 4 GiB. */
 enum tern_status added_read(const struct tern_catalog *catalog, const struct vocabulary *vocabulary,
                             struct added *out, struct tern_error *error);
 void added_free(struct added *added);

@@ -171,14 +171,6 @@ uint32_t tern_vocabulary(const struct tern_tokenizer *tokenizer)
     return tokenizer->vocabulary.count;
 }
 
-bool tern_is_end(const struct tern_tokenizer *tokenizer, uint32_t id)
-{
-    for (size_t i = 0; i < tokenizer->ends; i++)
-        if (tokenizer->end[i] == id)
-            return true;
-    return false;
-}
-
 size_t tern_end_tokens(const struct tern_tokenizer *tokenizer, uint32_t *ids, size_t room)
 {
     for (size_t i = 0; i < tokenizer->ends && i < room; i++)
@@ -186,23 +178,9 @@ size_t tern_end_tokens(const struct tern_tokenizer *tokenizer, uint32_t *ids, si
     return tokenizer->ends;
 }
 
-int64_t tern_token_id(const struct tern_tokenizer *tokenizer, const char *text, size_t length)
-{
-    const struct added_token *token = added_find(&tokenizer->added, text, length);
-    if (token != NULL)
-        return token->id;
-    const uint32_t id = vocabulary_find(&tokenizer->vocabulary, text, length);
-    return id == TOKEN_NONE ? -1 : (int64_t)id;
-}
-
 int64_t tern_bos(const struct tern_tokenizer *tokenizer)
 {
     return tokenizer->vocabulary.bos;
-}
-
-int64_t tern_eos(const struct tern_tokenizer *tokenizer)
-{
-    return tokenizer->vocabulary.eos;
 }
 
 const char *tern_token_bytes(const struct tern_tokenizer *tokenizer, uint32_t id, size_t *length)

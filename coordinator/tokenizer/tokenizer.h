@@ -39,14 +39,10 @@ enum tern_status tern_tokenize(const struct tern_tokenizer *tokenizer,
                                struct tern_ids *out, struct tern_error *error);
 
 uint32_t tern_vocabulary(const struct tern_tokenizer *tokenizer);
-/* The token that ends an answer? (EOS, EOT, EOM and the known end-of-turn control tokens.) */
-bool tern_is_end(const struct tern_tokenizer *tokenizer, uint32_t id);
-/* All end tokens, at most `room`, into ids; returns how many there are. */
+/* The tokens that end an answer (EOS, EOT, EOM and the known end-of-turn control tokens), at most
+ * `room` of them, into ids; returns how many there are. */
 size_t tern_end_tokens(const struct tern_tokenizer *tokenizer, uint32_t *ids, size_t room);
-/* Id of the token with exactly this text, or -1. */
-int64_t tern_token_id(const struct tern_tokenizer *tokenizer, const char *text, size_t length);
 int64_t tern_bos(const struct tern_tokenizer *tokenizer); /* -1: none */
-int64_t tern_eos(const struct tern_tokenizer *tokenizer);
 
 /* The bytes of one token as HF's decode gives them (control tokens by their text). *length may be
  * 0. Valid as long as the tokenizer. id < tern_vocabulary. */

@@ -14,6 +14,7 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TERN_BUILD", SOURCE / "build"))
 TERN = BUILD / "cmd" / "tern" / "tern"
+FAULTY = BUILD / "workers" / "compute-cpu" / "faulty" / "tern-cpu"  # obeys TERN_INJECT, TERN_RUN_TWICE
 GOLDEN = pathlib.Path(os.environ.get("TERN_GOLDEN", SOURCE / "tests" / "golden")).resolve()
 FULL = "TERN_GOLDEN" in os.environ  # all of the golden folder, not the subset in the repository
 
@@ -33,9 +34,10 @@ class Result:
 
 
 class Service:
-    """A daemon's world: its own XDG folders. Commands run with them; stop() ends everything."""
+    """A daemon's world: its own XDG folders. Commands run with them; stop() ends everything. `faulty`: its
+    CPU worker is the one with fault injection."""
 
-    def __init__(self, **environment):
+    def __init__(self, faulty=False, **environment):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="tern-test-"))
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "TERN_"))}
         for name in ("RUNTIME_DIR", "CACHE_HOME", "STATE_HOME", "CONFIG_HOME"):
@@ -44,16 +46,25 @@ class Service:
             self.env["XDG_" + name] = str(folder)
         self.env["TERN_RESERVE_MIB"] = "256"
         self.env.update({k: str(v) for k, v in environment.items()})
+        self.program = self.copy_programs() if faulty else TERN
+
+    def copy_programs(self):
+        """The programs as neighbours of each other, with the faulty worker; path of the command."""
+        folder = self.root / "programs"
+        folder.mkdir()
+        for program in (BUILD / "cmd" / "ternd", BUILD / "cmd" / "tern-loader", FAULTY, TERN):
+            shutil.copy(program, folder)
+        return folder / "tern"
 
     def start(self, *args, stdin=subprocess.DEVNULL, **kwargs):
         """The command as a running process with pipes."""
-        return subprocess.Popen([TERN, *map(str, args)], env=self.env, stdin=stdin,
+        return subprocess.Popen([self.program, *map(str, args)], env=self.env, stdin=stdin,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
     def tern(self, *args, stdin=b"", timeout=40, **kwargs):
         if isinstance(stdin, str):
             stdin = stdin.encode()
-        done = subprocess.run([TERN, *map(str, args)], env=self.env, input=stdin, timeout=timeout,
+        done = subprocess.run([self.program, *map(str, args)], env=self.env, input=stdin, timeout=timeout,
                               capture_output=True, **kwargs)
         return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
@@ -115,6 +126,16 @@ def models(full=FULL):
             found.append((path.stem, path.with_suffix(".gguf"), about))
     assert found, f"no golden models in {GOLDEN}"
     return found
+
+
+def representative():
+    """A model of each family, the ones with most weight types in them."""
+    best = {}
+    for name, path, about in models():
+        key = about["arch"]
+        if key not in best or len(about["types"]) > len(best[key][2]["types"]):
+            best[key] = (name, path, about)
+    return list(best.values())
 
 
 def prompts(about):
