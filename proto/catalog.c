@@ -74,11 +74,6 @@ int64_t tern_catalog_find(const struct tern_catalog *catalog, const char *name)
     return find(catalog, name, catalog->tensor_order, catalog->header.tensors, catalog_tensor_name);
 }
 
-uint64_t tern_catalog_file_bytes(const struct tern_catalog *catalog)
-{
-    return catalog->header.file_bytes;
-}
-
 enum tern_status tern_catalog_layout(const struct tern_catalog *catalog, uint64_t *offsets,
                                      uint64_t *total, struct tern_error *error)
 {

@@ -78,7 +78,6 @@ void tern_catalog_tensor(const struct tern_catalog *catalog, uint32_t index,
                          struct tern_tensor *out); /* index < tern_catalog_tensors */
 /* Index of the tensor of that name, or -1. */
 int64_t tern_catalog_find(const struct tern_catalog *catalog, const char *name);
-uint64_t tern_catalog_file_bytes(const struct tern_catalog *catalog);
 
 /* Keys, for listing: index < tern_catalog_keys. *type is that of the value or of the array's
  * elements, *count 1 for a scalar. */
