@@ -206,10 +206,8 @@ bool tern_catalog_numbers(const struct tern_catalog *catalog, const char *key,
     return true;
 }
 
-struct tern_string tern_array_string(const struct tern_catalog *catalog,
-                                     const struct tern_array *array, uint64_t index)
+struct tern_string tern_array_string(const struct tern_array *array, uint64_t index)
 {
-    (void)catalog;
     if (array->type != TERN_V_STRING || index >= array->count)
         return (struct tern_string){"", 0};
     const uint8_t *table = array->elements;

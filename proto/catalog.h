@@ -106,8 +106,7 @@ bool tern_catalog_array(const struct tern_catalog *catalog, const char *key,
 /* Any integer or float element type. */
 bool tern_catalog_numbers(const struct tern_catalog *catalog, const char *key,
                           struct tern_array *out);
-struct tern_string tern_array_string(const struct tern_catalog *catalog,
-                                     const struct tern_array *array, uint64_t index);
+struct tern_string tern_array_string(const struct tern_array *array, uint64_t index);
 int64_t tern_array_i64(const struct tern_array *array, uint64_t index);
 double tern_array_f64(const struct tern_array *array, uint64_t index);
 

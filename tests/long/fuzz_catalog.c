@@ -18,7 +18,7 @@ static void read_strings(const struct tern_catalog *catalog, const char *name)
     if (!tern_catalog_array(catalog, name, TERN_V_STRING, &array))
         return;
     for (uint64_t i = 0; i < array.count; i++) {
-        text = tern_array_string(catalog, &array, i);
+        text = tern_array_string(&array, i);
         if (text.length > 0)
             sink += (uint8_t)text.bytes[text.length - 1];
     }
