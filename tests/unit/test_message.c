@@ -109,6 +109,8 @@ static void bad_fields_are_named(void **state)
             "wrong\x01",
             10 + 6 + 1, "wrong");
     refuses("\x84" START "\xa1n\x01\xa1n\x01", 10 + 3 + 3, "'n'");
+    refuses("\x83" START "\xa1v\x01", 11 + 3, "'v' appears twice");
+    refuses("\x83" START "\xa1k\xa4ping", 11 + 2 + 5, "'k' appears twice");
     refuses("\x81\xa1v\x02", 4, "version");
     refuses("\x81\xa1v\x01", 4, "missing");
 #undef START
