@@ -11,6 +11,7 @@
 #include "proto/runtime.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -44,6 +45,18 @@ static void raise_files(void)
         tern_log("warning", "cannot raise the limit of open files: %s", strerror(errno));
 }
 
+/* Whoever started this may have closed the standard descriptors; nothing of the daemon's own may
+ * take their numbers, or log lines would go there. */
+static void fill_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* Signals that end the daemon come through a descriptor; must run before any thread exists, so that
  * all threads have them blocked. */
 static int take_signals(void)
@@ -51,6 +64,7 @@ static int take_signals(void)
     sigset_t ends;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would reap the workers before their ends are read */
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
@@ -88,6 +102,8 @@ static enum tern_status start(struct daemon *daemon, struct tern_error *error)
     enum tern_status status = tern_runtime_open(&runtime, error);
     if (status != TERN_OK)
         return status;
+    if (daemon->signals < 0)
+        return tern_fail(error, TERN_FAILED, "cannot wait for signals: %s", strerror(errno));
     daemon->lock = tern_runtime_lock(&runtime, error);
     if (daemon->lock < 0)
         return error->status;
@@ -127,7 +143,8 @@ static void finish(struct daemon *daemon)
         zmq_ctx_term(daemon->zmq);
     if (daemon->lock >= 0)
         close(daemon->lock);
-    close(daemon->signals);
+    if (daemon->signals >= 0)
+        close(daemon->signals);
 }
 
 int main(int argc, char **argv)
@@ -142,13 +159,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: ternd [--version]\nThe service of Tern; `tern serve` starts it.\n");
         return TERN_USAGE;
     }
+    fill_standard_files();
     tern_log_name("ternd");
     daemon.signals = take_signals();
     raise_files();
-    const enum tern_status status = start(&daemon, &error);
-    if (status == TERN_OK)
-        tern_loop_run(daemon.loop);
-    else
+    enum tern_status status = start(&daemon, &error);
+    if (status == TERN_OK && !tern_loop_run(daemon.loop))
+        status = tern_fail(&error, TERN_FAILED, "cannot wait for events: %s", zmq_strerror(errno));
+    if (status != TERN_OK)
         tern_log("error", "%s", error.message);
     finish(&daemon);
     return status;

@@ -11,7 +11,6 @@
 #include "proto/wait.h"
 #include <errno.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
@@ -214,20 +213,21 @@ static void run_watches(struct tern_loop *loop, size_t count)
     }
 }
 
-void tern_loop_run(struct tern_loop *loop)
+bool tern_loop_run(struct tern_loop *loop)
 {
     loop->stopped = false;
     while (!loop->stopped) {
         if (!build_items(loop))
-            return;
+            return false;
         const size_t count = loop->watch_count;
         const int ready = zmq_poll(loop->items, (int)count, poll_timeout(loop));
         if (ready < 0 && errno != EINTR)
-            return; /* the ZeroMQ context was terminated */
+            return false;
         if (ready > 0)
             run_watches(loop, count);
         run_timers(loop);
     }
+    return true;
 }
 
 void tern_loop_stop(struct tern_loop *loop)

@@ -5,6 +5,7 @@
 #ifndef TERN_LOOP_H
 #define TERN_LOOP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct tern_loop;
@@ -25,8 +26,9 @@ void tern_loop_unwatch(struct tern_loop *loop, int watch);
 int tern_loop_timer(struct tern_loop *loop, uint64_t at_ns, tern_callback callback, void *context);
 void tern_loop_cancel(struct tern_loop *loop, int timer); /* 0 and fired timers are ignored */
 
-/* Until tern_loop_stop is called from a callback. */
-void tern_loop_run(struct tern_loop *loop);
+/* Until tern_loop_stop is called from a callback; returns true then. False: it can no longer poll
+ * (out of memory, a closed socket); errno says why. */
+bool tern_loop_run(struct tern_loop *loop);
 void tern_loop_stop(struct tern_loop *loop);
 
 #endif

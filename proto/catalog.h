@@ -95,7 +95,7 @@ bool tern_catalog_string(const struct tern_catalog *catalog, const char *key,
                          struct tern_string *value);
 bool tern_catalog_has(const struct tern_catalog *catalog, const char *key);
 
-/* Arrays. strings: element i through tern_catalog_array_string. numbers: element i as int64 or
+/* Arrays. strings: element i through tern_array_string. numbers: element i as int64 or
  * double whatever the element type. A key that is absent or of another kind gives false. */
 struct tern_array {
     const void *elements;

@@ -1,5 +1,6 @@
 #include "proto/plan.h"
 
+#include "proto/board.h"
 #include <string.h>
 
 enum { MAX_LABEL_BYTES = 1 << 20 };
@@ -48,8 +49,9 @@ enum tern_status tern_plan_check(const struct tern_segment *segment, struct tern
         return tern_fail(error, TERN_FAILED, "the plan's counts and its size disagree");
     if (!labels_are_terminated(plan))
         return tern_fail(error, TERN_FAILED, "the plan's labels are malformed");
-    if (plan->stages == 0 || plan->stages > 64)
-        return tern_fail(error, TERN_FAILED, "the plan has %u stages", plan->stages);
+    if (plan->stages == 0 || plan->stages > TERN_MAX_STAGES)
+        return tern_fail(error, TERN_FAILED, "the plan has %u stages; 1 to %d are allowed",
+                         plan->stages, TERN_MAX_STAGES);
     return TERN_OK;
 }
 

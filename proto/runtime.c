@@ -81,13 +81,21 @@ int tern_runtime_lock(const struct tern_runtime *runtime, struct tern_error *err
         return -1;
     }
     struct flock lock = whole_file();
-    if (fcntl(fd, F_OFD_SETLK, &lock) != 0 || !write_pid(fd)) {
-        tern_fail(error, TERN_NO_SERVICE, "another service runs in %s (process %d)",
-                  runtime->folder, tern_runtime_holder(runtime));
-        close(fd);
-        return -1;
+    if (fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+        if (errno == EAGAIN || errno == EACCES)
+            tern_fail(error, TERN_NO_SERVICE, "another service runs in %s (process %d)",
+                      runtime->folder, tern_runtime_holder(runtime));
+        else
+            tern_fail(error, TERN_NO_SERVICE, "cannot lock %s: %s; set XDG_RUNTIME_DIR",
+                      runtime->lock, strerror(errno));
+    } else if (!write_pid(fd)) {
+        tern_fail(error, TERN_NO_SERVICE, "cannot write to %s: %s; set XDG_RUNTIME_DIR",
+                  runtime->lock, strerror(errno));
+    } else {
+        return fd;
     }
-    return fd;
+    close(fd);
+    return -1;
 }
 
 int tern_runtime_holder(const struct tern_runtime *runtime)

@@ -15,15 +15,18 @@ struct tern_runtime {
     char workers[140]; /* ipc:// address that compute workers connect to */
 };
 
-/* $XDG_RUNTIME_DIR/tern, or /tmp/tern-UID where that is unset, relative or too long for a socket.
- * Makes the folder (0700) and refuses one that is not ours alone. TERN_NO_SERVICE. */
+/* $XDG_RUNTIME_DIR/tern; /tmp/tern-UID where the variable is unset or empty; /tmp/tern-UID-HASH of
+ * its value where that is relative or too long for a socket. Makes the folder (0700) and refuses
+ * one that is not ours alone. TERN_NO_SERVICE. */
 enum tern_status tern_runtime_open(struct tern_runtime *runtime, struct tern_error *error);
 
 /* Takes the daemon's lock: a descriptor to keep, or -1 with *error filled (TERN_NO_SERVICE when
  * another daemon holds it). */
 int tern_runtime_lock(const struct tern_runtime *runtime, struct tern_error *error);
 
-/* Process id of the daemon that holds the lock, or 0 when none does. */
+/* Process id of the daemon that holds the lock, or 0 when none does. In the instant between taking
+ * the lock and writing the id it is that of the daemon before, or 1: for messages, not for
+ * signals. */
 int tern_runtime_holder(const struct tern_runtime *runtime);
 
 #endif

@@ -23,6 +23,11 @@ static void note_interrupt(int signal)
     interrupted = 1;
 }
 
+bool client_interrupted(void)
+{
+    return interrupted != 0;
+}
+
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_interrupt};
@@ -116,13 +121,15 @@ static void cancel(struct call *call)
     send_small(call->client, TERN_MSG_CANCEL, 0);
 }
 
-/* Nothing came for a while: is the service still there? */
+/* Nothing came for a while: is the service still there? Another one in its place knows nothing of
+ * this request. */
 static enum tern_status check_silence(struct call *call, struct tern_error *error)
 {
     const uint64_t silent_ms = (tern_now_ns() - call->last_ns) / 1000000;
     if (call->cancelled && silent_ms > CANCEL_MS)
         return tern_fail(error, TERN_INTERRUPTED, "interrupted");
-    if (silent_ms > SILENCE_MS && tern_runtime_holder(&call->client->runtime) == 0)
+    if (silent_ms > SILENCE_MS &&
+        tern_runtime_holder(&call->client->runtime) != call->client->service)
         return tern_fail(error, TERN_NO_SERVICE,
                          "the service has ended; the same command starts it again");
     return TERN_OK;
@@ -149,7 +156,10 @@ static bool take_reply(struct call *call, const struct tern_message *reply,
     }
     if (reply->kind == TERN_MSG_PROGRESS)
         output_progress(reply);
-    else if (call->reply != NULL && !call->stopped && !call->reply(call->context, reply)) {
+    else
+        output_progress_end(); /* the answer does not begin behind a progress line */
+    if (reply->kind != TERN_MSG_PROGRESS && call->reply != NULL && !call->stopped &&
+        !call->reply(call->context, reply)) {
         call->stopped = true;
         if (reply->kind != TERN_MSG_RESULT && reply->kind != TERN_MSG_DONE)
             cancel(call);
@@ -210,12 +220,15 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
         const enum tern_status status = receive(client, 100, &part, &reply, error);
         if (status != TERN_INTERRUPTED) {
             zmq_msg_close(&part);
+            client->service = tern_runtime_holder(&client->runtime);
+            if (client->service == 0)
+                return tern_fail(error, TERN_NO_SERVICE, "%s", "");
             return status == TERN_OK
                        ? TERN_OK
                        : tern_fail(error, TERN_NO_SERVICE,
                                    "the running service is of another version; stop it (kill %d) "
                                    "and try again",
-                                   tern_runtime_holder(&client->runtime));
+                                   client->service);
         }
         if (tern_runtime_holder(&client->runtime) == 0)
             return tern_fail(error, TERN_NO_SERVICE, "%s", "");

@@ -11,6 +11,7 @@
 struct client {
     struct tern_runtime runtime;
     void *context, *socket; /* ZeroMQ */
+    int service;            /* process id of the service that answered */
     uint64_t request;       /* number of the newest request */
 };
 
@@ -31,6 +32,9 @@ typedef bool (*client_reply)(void *context, const struct tern_message *reply);
  * texts otherwise only if they are notes (no units). */
 enum tern_status client_call(struct client *client, struct tern_pack *pack, client_reply reply,
                              void *context, struct tern_error *error);
+
+/* A signal asked for the end since client_open; calls that block return EINTR then. */
+bool client_interrupted(void);
 
 /* Path of the program ternd. */
 enum tern_status service_program(char *path, size_t room, struct tern_error *error);

@@ -96,6 +96,8 @@ static enum tern_status cached_path(const char *model, char *path, size_t room,
         status = append(path, room, model, error);
     if (status == TERN_OK)
         status = append(path, room, ".gguf", error);
+    if (status == TERN_OK && access(path, F_OK) != 0 && errno != ENOENT)
+        return tern_fail(error, TERN_BAD_MODEL, "cannot reach %s: %s", path, strerror(errno));
     if (status == TERN_OK && access(path, F_OK) != 0)
         return tern_fail(error, TERN_BAD_MODEL,
                          "no file and no cached model is named '%s'; tern ls lists the cache",

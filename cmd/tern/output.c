@@ -1,5 +1,7 @@
 #include "cmd/tern/output.h"
 
+#include "cmd/tern/client.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,13 +11,14 @@
 #include <unistd.h>
 
 static bool line_drawn;
-static int write_error; /* errno of the first failed write_out */
+static bool answer_on_screen; /* a line drawn now would wipe the answer's last one */
+static int write_error;       /* errno of the first failed write_out */
 
 static void draw_line(const struct tern_message *reply, const char *text, size_t length)
 {
     const uint64_t all = tern_message_u64(reply, TERN_F_ALL_UNITS, 0);
     const uint64_t done = tern_message_u64(reply, TERN_F_DONE_UNITS, 0);
-    if (!isatty(STDERR_FILENO) || all == 0)
+    if (!isatty(STDERR_FILENO) || all == 0 || answer_on_screen)
         return;
     fprintf(stderr, "\r\033[K%.*s %3.0f%%", (int)length, text, 100.0 * (double)done / (double)all);
     fflush(stderr);
@@ -33,7 +36,7 @@ void output_progress(const struct tern_message *reply)
         return;
     }
     output_progress_end();
-    fprintf(stderr, "tern: %.*s\n", (int)length, text);
+    fprintf(stderr, "%stern: %.*s\n", answer_on_screen ? "\n" : "", (int)length, text);
 }
 
 void output_progress_end(void)
@@ -50,6 +53,10 @@ static enum tern_status read_descriptor(int fd, const char *path, char **bytes, 
     char *buffer = malloc(room + 1);
     while (buffer != NULL) {
         const ssize_t got = read(fd, buffer + filled, room - filled);
+        if (client_interrupted()) {
+            free(buffer);
+            return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+        }
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
@@ -133,6 +140,7 @@ enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struc
 
 bool write_out(const void *bytes, size_t length)
 {
+    answer_on_screen |= length > 0 && isatty(STDOUT_FILENO);
     if (fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0)
         return true;
     write_error = errno;

@@ -115,7 +115,8 @@ static enum tern_status measure_line(struct bench *bench, uint64_t tokens, uint6
         const double seconds = (double)(steps > 0 ? f.decode_ns : f.prompt_ns) * 1e-9;
         const double speed = seconds > 0 ? (double)(steps > 0 ? steps : tokens) / seconds : 0;
         sum += speed;
-        overhead += steps > 0 ? (double)(f.decode_ns - f.worker_ns) * 1e-3 / (double)steps : 0;
+        overhead +=
+            steps > 0 ? ((double)f.decode_ns - (double)f.worker_ns) * 1e-3 / (double)steps : 0;
         json_array_append_new(samples, json_real(speed));
     }
     const double repeats = (double)bench->repeats;

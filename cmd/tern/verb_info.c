@@ -5,19 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Strings come from the model file, and must not command the terminal. */
+static void print_string(const char *name, const char *text)
+{
+    printf("%-22s ", name);
+    for (; *text != '\0'; text++)
+        putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    putchar('\n');
+}
+
 static void print_value(const char *name, const json_t *value)
 {
-    if (json_is_string(value))
-        printf("%-22s %s\n", name, json_string_value(value));
-    else if (json_is_object(value) || json_is_array(value)) {
-        char *text = json_dumps(value, JSON_PRESERVE_ORDER);
-        printf("%-22s %s\n", name, text != NULL ? text : "");
-        free(text);
-    } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        printf("%-22s %s\n", name, text != NULL ? text : "");
-        free(text);
+    if (json_is_string(value)) {
+        print_string(name, json_string_value(value));
+        return;
     }
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    printf("%-22s %s\n", name, text != NULL ? text : "");
+    free(text);
 }
 
 int verb_info(const struct verb *verb, int argc, char **argv)

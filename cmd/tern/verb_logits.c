@@ -30,8 +30,12 @@ static enum tern_status write_logits(struct client *client, struct tern_pack *pa
 {
     char part[4096];
     const bool special = strncmp(path, "/dev/", 5) == 0;
-    snprintf(part, sizeof part, special ? "%s" : "%s.part", path);
-    struct logits logits = {.out = fopen(part, "wb"), .path = part};
+    const int length = snprintf(part, sizeof part, special ? "%s" : "%s.part", path);
+    if (length < 0 || (size_t)length >= sizeof part) {
+        tern_pack_free(pack);
+        return tern_fail(error, TERN_USAGE, "the path of the file to write is too long");
+    }
+    struct logits logits = {.out = fopen(part, "wb")};
     if (logits.out == NULL) {
         tern_pack_free(pack);
         return tern_fail(error, TERN_USAGE, "cannot write %s: %s", part, strerror(errno));

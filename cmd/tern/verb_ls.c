@@ -27,11 +27,16 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static json_t *list_models(const char *folder)
+/* NULL when the folder cannot be read; a missing one is empty. */
+static json_t *list_models(const char *folder, struct tern_error *error)
 {
     struct dirent **entries;
-    json_t *list = json_array();
     const int count = scandir(folder, &entries, NULL, by_name);
+    if (count < 0 && errno != ENOENT) {
+        tern_fail(error, TERN_FAILED, "cannot read %s: %s", folder, strerror(errno));
+        return NULL;
+    }
+    json_t *list = json_array();
     for (int i = 0; i < count; i++) {
         char path[4096 + 256], name[256];
         struct stat info;
@@ -87,7 +92,9 @@ int verb_ls(const struct verb *verb, int argc, char **argv)
         status = models_folder(folder, sizeof folder, &error);
     if (status != TERN_OK)
         return complain(&error);
-    json_t *list = list_models(folder);
+    json_t *list = list_models(folder, &error);
+    if (list == NULL)
+        return complain(&error);
     if (as_json) {
         json_dumpf(list, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         putchar('\n');

@@ -249,11 +249,27 @@ static uint32_t cover_all(struct tern_composer *composer, struct tern_lane *lane
     return rows;
 }
 
+/* A session that rests (its owner takes nothing) must not keep others out; it is computed again
+ * when it goes on. False: none holds anything. */
+static bool evict_resting(struct tern_composer *composer, struct tern_lane *lane)
+{
+    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        if (s->sequence >= 0 && !tern_session_runnable(s)) {
+            evict(composer, s);
+            return true;
+        }
+    return false;
+}
+
 uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
 {
-    admit(composer, lane);
-    give_rows(lane);
-    return cover_all(composer, lane);
+    uint32_t rows;
+    do {
+        admit(composer, lane);
+        give_rows(lane);
+        rows = cover_all(composer, lane);
+    } while (rows == 0 && evict_resting(composer, lane));
+    return rows;
 }
 
 uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,

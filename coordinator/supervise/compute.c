@@ -169,8 +169,10 @@ static enum tern_status start(struct tern_supervisor *s, struct tern_error *erro
         status = spawn_worker(s, error);
     if (status == TERN_OK) {
         c->state = COMPUTE_STARTING;
-        if (send_boards(s, board_fd, board_id, error) != TERN_OK)
-            compute_condemn(s, TERN_DEATH_FAULT); /* died already, or close to it */
+        if (send_boards(s, board_fd, board_id, error) != TERN_OK) { /* it died already, perhaps */
+            tern_log("error", "the boards do not reach the CPU worker: %s", error->message);
+            compute_condemn(s, TERN_DEATH_FAULT);
+        }
         deadline_expect(s, true);
     } else {
         drop_incarnation(s);

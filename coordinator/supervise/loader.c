@@ -182,6 +182,7 @@ void loader_begin_fill(struct tern_loader *l)
 {
     struct tern_error ignored;
     l->phase = PHASE_FILLING;
+    l->filled_bytes = 0;
     loader_progress(l);
     if (send_fill(l, &ignored) != TERN_OK)
         process_kill(&l->process);

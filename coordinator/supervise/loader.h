@@ -46,6 +46,7 @@ struct tern_loader {
     int weights_fd;              /* a duplicate, -1 before FILL */
     uint64_t weights_id, weights_size;
     bool drop_cache;
+    uint64_t filled_bytes; /* as it last said */
     int channel_watch;
     /* Its own time without progress, see `looked`. */
     int timer;

@@ -122,13 +122,21 @@ static void take_catalog(struct tern_loader *l)
     l->events.catalog(l->events.context, &l->catalog);
 }
 
+/* Only more bytes than before are progress: a loader that repeats itself hangs. */
 static void take_progress(struct tern_loader *l, const struct tern_message *message)
 {
     const uint64_t of = tern_message_u64(message, TERN_F_ALL_UNITS, 0);
     const uint64_t done = tern_message_u64(message, TERN_F_DONE_UNITS, 0);
+    if (l->phase != PHASE_FILLING || done > of) {
+        refuse_protocol(l, "tells of bytes that nobody asked it to read");
+        return;
+    }
+    if (done <= l->filled_bytes)
+        return;
+    l->filled_bytes = done;
     loader_progress(l);
-    if (l->phase == PHASE_FILLING && l->events.progress != NULL)
-        l->events.progress(l->events.context, done < of ? done : of, of);
+    if (l->events.progress != NULL)
+        l->events.progress(l->events.context, done, of);
 }
 
 static void take_filled(struct tern_loader *l)

@@ -259,7 +259,10 @@ enum tern_status tern_supervisor_bind(struct tern_supervisor *s, const struct te
     struct tern_plan header;
     if (!read_plan(binding, &header))
         return tern_fail(error, TERN_FAILED, "the plan to bind is malformed");
-    if ((unsigned)binding->tier >= TERN_TIERS || find_plan(s, binding->plan) != NULL)
+    if ((unsigned)binding->tier >= TERN_TIERS)
+        return tern_fail(error, TERN_FAILED, "plan %u asks for tier %d, which does not exist",
+                         binding->plan, (int)binding->tier);
+    if (find_plan(s, binding->plan) != NULL)
         return tern_fail(error, TERN_FAILED, "plan %u is bound already", binding->plan);
     struct plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL)

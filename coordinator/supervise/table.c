@@ -113,12 +113,14 @@ static bool receive(struct tern_supervisor *s, uint8_t *routing, int *routing_si
     return true;
 }
 
+/* So many at one time, for a sender in a frenzy must not keep the loop from everybody else. */
 static void on_control(void *context)
 {
+    enum { MOST = 64 };
     struct tern_supervisor *s = context;
     uint8_t routing[ROUTING_MAX];
     int routing_size, size;
-    while (receive(s, routing, &routing_size, &size)) {
+    for (int i = 0; i < MOST && receive(s, routing, &routing_size, &size); i++) {
         struct tern_message message;
         struct tern_error error = {.message = "not one part"};
         if (size < 0 || size > BUFFER_BYTES ||

@@ -70,7 +70,7 @@ def weights():
                 "tensor 'blk.0.attn_v.weight' (%s): element 7" % kind_name, part="weights")
     for name, (_, size, block, scales) in SCALED.items():
         data, places = g.encode(quantized_model(name, block))
-        yield refused("zeros-%s" % name, data, "", FINE, part="weights")
+        yield refused("zeros-%s" % name, data, "", FINE, part="model")
         for offset in scales:
             for label, bits in HALF.items():
                 at = places["blk.0.attn_q.weight.data"] + 7 * size + offset

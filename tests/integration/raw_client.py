@@ -106,7 +106,7 @@ class RawClient:
         number = ctypes.c_int(timeout_ms)
         zmq.zmq_setsockopt(self.socket, RCVTIMEO, ctypes.byref(number), 4)
         size = zmq.zmq_recv(self.socket, self.buffer, len(self.buffer), 0)
-        return None if size < 0 else unpack(self.buffer.raw[:size])[0]
+        return None if size < 0 else unpack(ctypes.string_at(self.buffer, size))[0]
 
     def last(self, request=1):
         """The reply that ends the request; acknowledges what comes before."""

@@ -134,6 +134,31 @@ class CommandLine(unittest.TestCase):
                                     stdin=case["messages"][0]["content"]).json()
             self.assertEqual(got, case["tokens"])
 
+    def test_full_disk_is_a_failure(self):
+        for args in (["ls"], ["info", self.model], ["run", self.model, "hi", "--raw", "-n", "3"]):
+            with self.subTest(verb=args[0]), open("/dev/full", "wb") as full:
+                result = subprocess.run([TERN, *map(str, args)], stdout=full,
+                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                        env=self.service.env, timeout=60)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(b"No space left on device", result.stderr)
+
+    def test_reading_input_can_be_interrupted(self):
+        process = self.service.start("run", self.model, "-", stdin=subprocess.PIPE)
+        reads = pathlib.Path(f"/proc/{process.pid}/wchan")
+        wait_until(lambda: "pipe_read" in reads.read_text(), 10, "the client reads its input")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(10), 130)
+        self.assertIn(b"interrupted", process.communicate()[1])
+
+    def test_tokens_and_words_exclude_each_other(self):
+        self.refused(2, "run", self.model, "hi", "--tokens", self.service.tokens_file([1]),
+                     mentions="--tokens")
+
+    def test_plan_as_json(self):
+        plan = self.service.good("plan", self.model, "--json").json()
+        self.assertEqual(plan["model"]["architecture"], "llama")
+
     def test_info_and_plan(self):
         info = self.service.good("info", self.model, "--json").json()
         self.assertEqual(info["architecture"], "llama")
@@ -219,6 +244,31 @@ class Daemon(unittest.TestCase):
         kill(pid)
         wait_until(lambda: not alive(pid), 2, "coordinator dead")
         self.service.good("tokenize", self.model, stdin="hi")
+
+    def test_a_request_does_not_wait_for_a_service_that_was_replaced(self):
+        self.service.good("tokenize", self.model, stdin="hi")
+        pid = self.service.coordinator_pid()
+        client = self.service.start("tokenize", self.model, stdin=subprocess.PIPE)
+        time.sleep(0.3)  # connected, and reads its input
+        kill(pid, signal.SIGSTOP)
+        client.stdin.write(b"hi")
+        client.stdin.close()
+        time.sleep(0.2)  # the request lies in the socket of the service that dies
+        kill(pid)
+        self.service.good("tokenize", self.model, stdin="hi")
+        code = client.wait(timeout=10)
+        message = client.stderr.read().decode()
+        client.stdout.close()
+        client.stderr.close()
+        self.assertEqual(code, 7, message)
+        self.assertIn("the service has ended", message)
+
+    def test_stop_tells_of_a_folder_it_cannot_use(self):
+        self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "nowhere")
+        result = self.service.tern("stop")
+        self.assertEqual(result.code, 7, result)
+        self.assertIn("XDG_RUNTIME_DIR", result.err)
+        self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "runtime_dir")
 
     def test_ps_json(self):
         self.service.good("load", self.model)

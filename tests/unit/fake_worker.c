@@ -334,6 +334,10 @@ static void misbehave(const char *order, const char *when)
     if (strcmp(what, "spin") == 0)
         for (;;)
             tern_pause();
+    while (strcmp(what, "repeat") == 0) {
+        tell(TERN_MSG_PROGRESS, 1, 2, NULL);
+        usleep(20000);
+    }
     if (strcmp(what, "stop") == 0)
         raise(SIGSTOP);
     if (strcmp(what, "exit") == 0)

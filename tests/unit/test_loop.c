@@ -51,7 +51,7 @@ static void timers_fire_in_order_of_time(void **state)
     tern_loop_cancel(loop, cancelled);
     tern_loop_cancel(loop, cancelled);
     tern_loop_cancel(loop, 0);
-    tern_loop_run(loop);
+    assert_true(tern_loop_run(loop));
     assert_true(tern_now_ns() >= now + 20000000);
     assert_int_equal(order_length, 2);
     assert_memory_equal(order, "ab", 2);
@@ -186,6 +186,22 @@ static void a_socket_is_reported_while_it_has_messages(void **state)
     tern_loop_free(loop);
 }
 
+static void a_loop_that_cannot_poll_says_so(void **state)
+{
+    (void)state;
+    void *context = zmq_ctx_new();
+    void *in = zmq_socket(context, ZMQ_PAIR);
+    struct tern_loop *loop = tern_loop_new();
+    struct probe p = {.loop = loop, .socket = in};
+    tern_loop_watch_socket(loop, in, take_message, &p);
+    assert_int_equal(zmq_ctx_shutdown(context), 0);
+    assert_false(tern_loop_run(loop));
+    assert_int_equal(p.calls, 0);
+    zmq_close(in);
+    zmq_ctx_term(context);
+    tern_loop_free(loop);
+}
+
 static void waiting_uses_no_cpu(void **state)
 {
     (void)state;
@@ -214,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_removed_watch_is_never_called),
         cmocka_unit_test(a_timer_that_repeats_does_not_starve_descriptors),
         cmocka_unit_test(a_socket_is_reported_while_it_has_messages),
+        cmocka_unit_test(a_loop_that_cannot_poll_says_so),
         cmocka_unit_test(waiting_uses_no_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,7 +249,7 @@ static void end_tokens_stop_and_stay_out(void **state)
 static void logits_come_in_order_within_credit(void **state)
 {
     (void)state;
-    open_lane(128, 16); /* 64 outputs a step */
+    open_lane(128, 16);    /* 64 outputs a step */
     fake.not_ready = true; /* nothing is issued before the credit is set */
     struct owner *owner = submit(0, 300, 0, true, 0);
     submit(1, 30, 20, false, 0);
@@ -279,6 +279,26 @@ static void without_credit_a_session_rests(void **state)
     tern_scheduler_resume(scheduler);
     finish_all();
     check_answer(&owners[0], 20);
+    fake_close(scheduler, &lane);
+}
+
+static void one_that_rests_keeps_nobody_out(void **state)
+{
+    (void)state;
+    open_lane(64, 9);
+    submit(0, 300, 200, false, 0);
+    for (int i = 0; i < 12; i++)
+        fake_finish(scheduler);
+    assert_true(owners[0].session->pages > 4);
+    owners[0].session->credit = 0;
+    finish_all();
+    submit(1, 300, 200, false, 0);
+    finish_all();
+    check_answer(&owners[1], 200);
+    owners[0].session->credit = UINT32_MAX;
+    tern_scheduler_resume(scheduler);
+    finish_all();
+    check_answer(&owners[0], 200);
     fake_close(scheduler, &lane);
 }
 
@@ -494,6 +514,7 @@ int main(void)
         cmocka_unit_test(end_tokens_stop_and_stay_out),
         cmocka_unit_test(logits_come_in_order_within_credit),
         cmocka_unit_test(without_credit_a_session_rests),
+        cmocka_unit_test(one_that_rests_keeps_nobody_out),
         cmocka_unit_test(cancelling_waits_for_the_step),
         cmocka_unit_test(a_fault_fails_its_row_only),
         cmocka_unit_test(deaths_cost_no_token),

@@ -88,6 +88,17 @@ static bool bind_calls(struct binder *b)
     return true;
 }
 
+/* From the last call to the first: which product comes next. */
+static void link_products(struct tern_program *program)
+{
+    const struct tern_call *following = NULL;
+    for (uint32_t i = program->header.instructions; i-- > 0;) {
+        program->call[i].following = following;
+        if (program->call[i].chunks > 0)
+            following = &program->call[i];
+    }
+}
+
 /* Untouched pages cost nothing; each thread touches its own, so they lie near its core. */
 static bool make_scratch(struct binder *b)
 {
@@ -151,6 +162,7 @@ enum tern_status tern_bind(uint32_t plan, const struct tern_program_segments *se
         tern_program_free(binder.program);
         return binder.status;
     }
+    link_products(binder.program);
     *program = binder.program;
     return TERN_OK;
 }

@@ -421,6 +421,7 @@ static bool bind_matmul_glu(struct binder *b)
         return tern_bind_refuse(b, TERN_FAILED, "gate has %u rows, up has %u", rows,
                                 b->call->part[1].rows);
     cut_chunks(b, 1);
+    b->call->part[1].first_chunk = b->call->chunks; /* gate and up go together: none of its own */
     need_row_scratch(b, 2ull * b->rows * b->call->chunk_rows * FLOAT);
     b->call->run = tern_run_glu;
     return tern_bind_out(b, 0, (uint64_t)rows * FLOAT, b->rows) &&

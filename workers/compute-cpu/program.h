@@ -55,6 +55,7 @@ struct tern_call {
     uint32_t parts, chunks, chunk_rows;
     struct tern_part part[TERN_OP_WEIGHTS];
     struct tern_act act;
+    const struct tern_call *following; /* the next product, whose weights are fetched ahead */
     /* the rest, as in struct tern_instruction */
     const float *gain[2];
     const uint8_t *table; /* embedding */
@@ -88,6 +89,11 @@ struct tern_program {
 /* Calls that cost less than this run on one thread: a dispatch costs about a microsecond. */
 enum { TERN_SERIAL_WORK = 32768 };
 
+/* How many chunks of a thread's share are taken. */
+struct tern_share {
+    alignas(64) _Atomic uint32_t taken;
+};
+
 /* A step at work: a private, checked copy of what was asked, and what came out. */
 struct tern_run {
     struct tern_pool *pool;
@@ -105,7 +111,8 @@ struct tern_run {
     uint32_t argmax[TERN_MAX_ROWS];               /* by output */
     _Atomic uint32_t fault[TERN_MAX_ROWS];        /* by row, see tern_fault */
     _Atomic uint32_t output_fault[TERN_MAX_ROWS]; /* by output */
-    alignas(64) _Atomic uint32_t next; /* next unit of the dispatch that nobody took yet */
+    alignas(64) _Atomic uint32_t next;         /* next unit of the dispatch that nobody took yet */
+    struct tern_share share[TERN_MAX_THREADS]; /* of a product's chunks, in place of `next` */
 };
 
 static inline uint8_t *tern_kernel_scratch(const struct tern_program *program, uint32_t thread)
