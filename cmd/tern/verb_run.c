@@ -111,10 +111,11 @@ static void print_stats(const struct tern_message *done)
     const char *reason = tern_message_text(done, TERN_F_REASON, &length);
     fprintf(stderr,
             "prompt: %" PRIu64 " tokens, %.3f s, %.1f tokens/s\n"
-            "answer: %" PRIu64 " tokens, %.3f s, %.1f tokens/s (%.*s)\nseed: %" PRIu64 "\n",
+            "answer: %" PRIu64 " tokens, %.3f s, %.1f tokens/s (%.*s)\ncontext: %" PRIu64
+            "\nseed: %" PRIu64 "\n",
             prompt, prompt_s, prompt_s > 0 ? (double)prompt / prompt_s : 0.0, count, decode_s,
             decode_s > 0 ? steps / decode_s : 0.0, (int)length, reason != NULL ? reason : "",
-            tern_message_u64(done, TERN_F_SEED, 0));
+            tern_message_u64(done, TERN_F_CTX, 0), tern_message_u64(done, TERN_F_SEED, 0));
 }
 
 static bool take_answer(void *context, const struct tern_message *reply)

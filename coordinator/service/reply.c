@@ -103,6 +103,16 @@ void tern_reply_progress(struct tern_request *request, const char *text, uint64_
     tern_reply_stream(request, &pack);
 }
 
+void tern_reply_note(struct tern_request *request, const char *text)
+{
+    struct tern_pack pack;
+    if (!has_room(request))
+        return;
+    tern_reply_begin(&pack, TERN_MSG_PROGRESS, request->number);
+    tern_pack_text(&pack, TERN_F_TEXT, text);
+    tern_reply_stream(request, &pack);
+}
+
 void tern_request_acknowledge(struct tern_request *request, uint64_t count)
 {
     request->unacknowledged -=

@@ -94,6 +94,9 @@ void tern_reply_done(struct tern_request *request, const char *reason);
 void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
                          uint64_t all);
 
+/* A line that the person should see: a progress reply without units. */
+void tern_reply_note(struct tern_request *request, const char *text);
+
 /* `count` replies were taken. */
 void tern_request_acknowledge(struct tern_request *request, uint64_t count);
 /* What the session may compute with the credit that is left. */

@@ -5,6 +5,7 @@
  */
 #include "coordinator/model/options.h"
 #include "coordinator/service/request.h"
+#include "proto/tier.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -91,7 +92,7 @@ static void advance_file(struct tern_request *request)
     }
 }
 
-/* The context that was chosen, once it is known. */
+/* A default context that memory made shorter than the trained one, once it is known. */
 static void notice(struct tern_request *request)
 {
     const struct tern_size_choice *size = &request->model->size;
@@ -99,14 +100,12 @@ static void notice(struct tern_request *request)
     if (request->noticed || size->context == 0)
         return;
     request->noticed = true;
-    if (request->options.context != 0)
+    if (request->options.context != 0 || size->context >= size->trained)
         return;
-    if (size->context == size->trained)
-        snprintf(text, sizeof text, "context %" PRIu32 " (the trained length)", size->context);
-    else
-        snprintf(text, sizeof text, "context %" PRIu32 " of the %" PRIu32 " trained: memory",
-                 size->context, size->trained);
-    tern_reply_progress(request, text, 0, 0);
+    snprintf(text, sizeof text,
+             "context %" PRIu32 ": memory does not allow the %" PRIu32 " trained", size->context,
+             size->trained);
+    tern_reply_note(request, text);
 }
 
 static void advance_model(struct tern_request *request)
@@ -332,8 +331,16 @@ void tern_request_ps(struct tern_request *request)
 void tern_request_loaded(struct tern_request *request)
 {
     request->model->pinned |= tern_message_bool(&request->message, TERN_F_PIN);
-    char *json = tern_describe_model(request->model);
-    tern_reply_result(request, json, "loaded");
+    const struct tern_model *model = request->model;
+    char *json = tern_describe_model(model);
+    char text[200];
+    snprintf(text, sizeof text,
+             "loaded: context %" PRIu32 "%s, %" PRIu64 " MiB, %" PRIu32 " threads, %s",
+             model->size.context,
+             model->size.context == model->size.trained ? " (the trained length)" : "",
+             model->size.bytes >> 20, model->options.threads,
+             tern_tier_name((enum tern_tier)model->options.tier));
+    tern_reply_result(request, json, text);
     free(json);
 }
 
