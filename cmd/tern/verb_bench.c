@@ -172,8 +172,8 @@ int verb_bench(const struct verb *verb, int argc, char **argv)
     const struct option options[] = {
         {"p", OPTION_COUNT, &bench.prompt, NULL, "ids of the prompt, 0: no such test (512)", 0,
          1 << 20, NULL},
-        {"n", OPTION_COUNT, &bench.decode, NULL, "decode steps, 0: no such test (128)", 0, 1 << 20,
-         NULL},
+        {"n", OPTION_COUNT, &bench.decode, NULL, "decode steps, 0: no such test (128)", 0,
+         (1 << 20) - 1, NULL},
         {"r", OPTION_COUNT, &bench.repeats, NULL, "repetitions (5)", 1, MOST_REPEATS, NULL},
         {"t", OPTION_COUNT, &bench.model.threads, NULL, "threads, as --threads", 0, 512, NULL},
         {"o", OPTION_CHOICE, &format, "table|json", "output (table)", 0, 0, NULL},

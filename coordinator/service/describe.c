@@ -2,6 +2,7 @@
 #include "coordinator/chat/chat.h"
 #include "coordinator/model/options.h"
 #include "coordinator/service/request.h"
+#include "proto/tier.h"
 #include "proto/utf8.h"
 
 #include <jansson.h>
@@ -43,14 +44,13 @@ static char *print(json_t *root)
 
 static json_t *process_value(const struct tern_process_info *info)
 {
-    static const char *const tiers[TERN_TIERS] = {"scalar", "avx2", "avx512", "avx512vnni"};
     json_t *value = json_object(), *calls = json_object();
     put_text(value, "role", info->role);
     put_number(value, "pid", (uint64_t)info->pid);
     put_text(value, "state", info->state);
     put_number(value, "restarts", info->restarts);
     for (int i = 0; i < TERN_TIERS; i++)
-        put_number(calls, tiers[i], info->calls[i]);
+        put_number(calls, tern_tier_name((enum tern_tier)i), info->calls[i]);
     json_object_set_new(value, "calls", calls);
     return value;
 }
