@@ -201,6 +201,7 @@ static bool deliver_granted(struct tern_supervisor *s, struct flight *f)
     if (granted.began_ns < f->issued_ns || granted.began_ns > granted.ended_ns ||
         granted.ended_ns > tern_now_ns())
         granted.began_ns = granted.ended_ns = 0;
+    learn_usual_time(f->plan, 1, granted.ended_ns - granted.began_ns);
     c->starts = 0;
     deadline_progress(s);
     f->taken++;

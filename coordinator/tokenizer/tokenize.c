@@ -147,7 +147,7 @@ static enum tern_status cut_parts(const struct tern_text *pieces, size_t count, 
         at += token->length;
         plain = at;
     }
-    return add_plain(parts, text + plain, length - plain, error);
+    return plain < length ? add_plain(parts, text + plain, length - plain, error) : TERN_OK;
 }
 
 /* SentencePiece gives one unknown token for a run of unknown characters; there are such only where

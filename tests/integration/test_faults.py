@@ -1,49 +1,14 @@
 """A worker that crashes, hangs, spins, exits or computes nonsense at a chosen operation of a chosen
 step (the faulty build of the CPU worker): the answer is the same, or the request alone is given up.
 """
-import os
-import shutil
 import time
 import unittest
 
-import harness
-from harness import BUILD, TERN, Service, models, prompts, wait_until
+from harness import Service, models, prompts, wait_until
 
-FAULTY = BUILD / "workers" / "compute-cpu" / "faulty" / "tern-cpu"
 N = 12
 
 
-class FaultyService(Service):
-    """The service's programs beside a faulty worker."""
-
-    def __init__(self, orders, **environment):
-        super().__init__(TERN_INJECT=orders, **environment)
-        programs = self.root / "programs"
-        programs.mkdir()
-        for program in (TERN, BUILD / "cmd" / "ternd", BUILD / "cmd" / "tern-loader", FAULTY):
-            target = programs / program.name
-            try:
-                os.link(program, target)
-            except OSError:
-                shutil.copy2(program, target)
-        self.program = programs / "tern"
-
-    def start(self, *args, **kwargs):
-        harness.TERN, before = self.program, harness.TERN
-        try:
-            return super().start(*args, **kwargs)
-        finally:
-            harness.TERN = before
-
-    def tern(self, *args, **kwargs):
-        harness.TERN, before = self.program, harness.TERN
-        try:
-            return super().tern(*args, **kwargs)
-        finally:
-            harness.TERN = before
-
-
-@unittest.skipUnless(FAULTY.exists(), "the faulty worker is not built")
 class Faults(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -53,7 +18,7 @@ class Faults(unittest.TestCase):
             cls.want = service.ids(cls.model, cls.tokens, N)
 
     def serve(self, orders, **environment):
-        service = FaultyService(orders, **environment)
+        service = Service(faulty=True, TERN_INJECT=orders, **environment)
         self.addCleanup(service.stop)
         return service
 

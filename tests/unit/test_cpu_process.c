@@ -8,6 +8,7 @@
 #include "proto/channel.h"
 #include "proto/message.h"
 #include "proto/wait.h"
+#include <dirent.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -185,11 +186,12 @@ static void send_simple(struct process *p, enum tern_message_kind kind, uint32_t
     send_message(p, &pack);
 }
 
-static void send_segments(struct process *p, const struct model *model)
+/* From the `first` on of plan, weights, kv, activations, tables. */
+static void send_segments_from(struct process *p, const struct model *model, size_t first)
 {
     const struct tern_program_segments *s = &model->segments;
     const struct tern_segment *all[] = {&s->plan, &s->weights, &s->kv, &s->activations, &s->tables};
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = first; i < 5; i++) {
         const bool write =
             all[i]->kind == TERN_SEGMENT_KV || all[i]->kind == TERN_SEGMENT_ACTIVATIONS;
         const int reader = tern_segment_reader(model->fd[i]);
@@ -197,6 +199,24 @@ static void send_segments(struct process *p, const struct model *model)
                 all[i]->id, write ? model->fd[i] : reader);
         close(reader);
     }
+}
+
+static void send_segments(struct process *p, const struct model *model)
+{
+    send_segments_from(p, model, 0);
+}
+
+static size_t count_descriptors(pid_t pid)
+{
+    char path[64];
+    size_t count = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
 }
 
 static void send_bind(struct process *p, const struct model *model, const char *tier)
@@ -315,8 +335,11 @@ static void bad_bindings_are_faults(void **state)
     struct model model;
     start(&p, "TERN_CPU");
     model_make(&model, &options);
+    const size_t descriptors = count_descriptors(p.pid);
+    send_segments_from(&p, &model, 1);
     send_bind(&p, &model, "scalar");
-    expect_fault(&p, "within 2000 ms"); /* no descriptor was sent */
+    expect_fault(&p, "within 2000 ms"); /* the plan's descriptor was not sent */
+    assert_int_equal(count_descriptors(p.pid), descriptors);
     send_segments(&p, &model);
     send_bind(&p, &model, "quantum");
     expect_fault(&p, "quantum");

@@ -205,6 +205,48 @@ static void two_norms_of_a_sum(void **state)
     assert_int_equal(count(TERN_OP_NORM), 1);
 }
 
+enum { HEADS = 4, HEAD_SIZE = 16 };
+
+/* x rotated, after a norm of its `groups` parts. */
+static tern_ref norm_and_rope(tern_ref x, uint32_t groups)
+{
+    const tern_ref normed = norm(x, HEADS * HEAD_SIZE / groups);
+    graph.operations[graph.operation_count - 1].code.groups = groups;
+    struct tern_operation *op = add(TERN_OP_ROPE, "rope", normed, 0);
+    op->rope_table = 0;
+    op->code.groups = HEADS;
+    op->code.head_size = op->code.rope_size = HEAD_SIZE;
+    return op->out[0];
+}
+
+/* Norms of each head join the write to the cache; a norm over all heads at once stays. */
+static void only_head_norms_join_the_cache(void **state)
+{
+    (void)state;
+    for (uint32_t groups = 1; groups <= HEADS; groups *= HEADS) {
+        graph.table[0].size = HEAD_SIZE;
+        graph.tables = 1;
+        const tern_ref x = embed(HEADS * HEAD_SIZE);
+        const tern_ref q = norm_and_rope(x, groups), k = norm_and_rope(x, groups);
+        struct tern_operation *op = add(TERN_OP_KV_WRITE, "write", k, x);
+        op->code.heads = op->code.kv_heads = HEADS;
+        op->code.head_size = HEAD_SIZE;
+        op = add(TERN_OP_ATTENTION, "attention", q, 0);
+        op->code.heads = op->code.kv_heads = HEADS;
+        op->code.head_size = HEAD_SIZE;
+        assert_ok(tern_infer_shapes(&graph, &error));
+        assert_ok(tern_fuse(&graph, &error));
+        assert_ok(tern_infer_shapes(&graph, &error));
+        const bool joined = groups == HEADS;
+        assert_int_equal(graph.operation_count, joined ? 3 : 5);
+        op = &graph.operations[graph.operation_count - 2];
+        assert_int_equal(op->code.op, TERN_OP_QKV_ROPE_WRITE);
+        assert_int_equal(op->code.weights, joined ? 2 : 0);
+        tern_graph_free(&graph);
+        tern_graph_init(&graph);
+    }
+}
+
 /* ---- memory ---- */
 
 /* A chain of n norms, its end the logits. */
@@ -273,6 +315,7 @@ int main(void)
         on_graph(quantized_once_per_form),
         on_graph(what_is_read_twice_stays),
         on_graph(two_norms_of_a_sum),
+        on_graph(only_head_norms_join_the_cache),
         on_graph(a_chain_needs_two_buffers),
         on_graph(handed_over_values_survive_the_stage),
     };
