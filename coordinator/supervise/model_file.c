@@ -46,6 +46,8 @@ enum tern_status model_file_open(const char *path, int *fd, struct stat *identit
                          "parts into one file (llama-gguf-split --merge)",
                          path);
     *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (*fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) /* not its fault */
+        return tern_fail(error, TERN_FAILED, "cannot open %s: %s", path, strerror(errno));
     if (*fd < 0)
         return tern_fail(error, TERN_BAD_MODEL, "cannot open %s: %s", path,
                          errno == ENXIO ? "it is no regular file" : strerror(errno));

@@ -1,5 +1,6 @@
 """Many clients, reloads, and ends of everybody at the worst moment: each request is answered as if
 it were alone, or refused with its documented code, and nothing is left behind."""
+import contextlib
 import json
 import os
 import pathlib
@@ -32,6 +33,13 @@ def children(pid, name):
         if int(fields[1].split()[1]) == pid and fields[0].split("(", 1)[1] == name:
             found.append(int(entry.name))
     return found
+
+
+def kill_all(pids, number=signal.SIGKILL):
+    """Some may have ended of themselves."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            kill(pid, number)
 
 
 class World(unittest.TestCase):
@@ -232,8 +240,7 @@ class Ends(World):
         for i in range(15):
             process = self.start("--threads", 1 + i % 2)
             time.sleep(chance.uniform(0, 0.08))
-            for pid in children(self.service.coordinator_pid(), "tern-cpu"):
-                kill(pid)
+            kill_all(children(self.service.coordinator_pid(), "tern-cpu"))
             self.finish(process, want)
 
     def test_two_services_at_one_moment(self):
@@ -280,28 +287,24 @@ class Loads(World):
         for _ in range(6):
             process, loaders = self.load()
             time.sleep(chance.uniform(0, 0.3))
-            for pid in loaders:
-                kill(pid)
+            kill_all(loaders)
             self.assert_ended(process, (0,))
 
     def test_loader_killed_each_time(self):
         process, _ = self.load()
         while process.poll() is None:
-            for pid in children(self.pid, "tern-loader"):
-                kill(pid)
+            kill_all(children(self.pid, "tern-loader"))
         # 0: it was quicker than the kills.
         self.assert_ended(process, (0, 1))
 
     def test_loader_crashes(self):
         process, loaders = self.load()
-        for pid in loaders:
-            kill(pid, signal.SIGSEGV)
+        kill_all(loaders, signal.SIGSEGV)
         self.assert_ended(process, (0, 3))
 
     def test_loader_stopped(self):
         process, loaders = self.load()
-        for pid in loaders:
-            kill(pid, signal.SIGSTOP)
+        kill_all(loaders, signal.SIGSTOP)
         began = time.monotonic()
         self.assertEqual(self.ids(), self.want)  # others are served meanwhile
         self.assert_ended(process, (0, 1))
@@ -312,8 +315,7 @@ class Loads(World):
         for delay in (0, 0.1, 0.3):
             process, _ = self.load()
             time.sleep(delay)
-            for pid in children(self.pid, "tern-cpu"):
-                kill(pid)
+            kill_all(children(self.pid, "tern-cpu"))
             self.assert_ended(process, (0,))
 
     def test_file_truncated_while_it_loads(self):
@@ -448,10 +450,14 @@ class Folders(unittest.TestCase):
         self.assertEqual(result.err.count("\n"), 1, result)
 
     def test_few_descriptors(self):
-        def few():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
-        result = self.service.tern("run", self.model, "--raw", "hi", preexec_fn=few)
-        self.assertIn(result.code, (0, 1, 4, 7), result)
+        for limit in (12, 16, 20, 24, 28, 64):
+            def few(limit=limit):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+            service = Service()
+            self.addCleanup(service.stop)
+            result = service.tern("run", self.model, "--raw", "-n", 2, "hi", preexec_fn=few)
+            # The file is not what is wrong.
+            self.assertIn(result.code, (0, 1, 4, 7), result)
 
 
 if __name__ == "__main__":
