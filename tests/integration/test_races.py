@@ -1,6 +1,5 @@
 """Many clients, reloads, and ends of everybody at the worst moment: each request is answered as if
 it were alone, or refused with its documented code, and nothing is left behind."""
-import contextlib
 import json
 import os
 import pathlib
@@ -33,13 +32,6 @@ def children(pid, name):
         if int(fields[1].split()[1]) == pid and fields[0].split("(", 1)[1] == name:
             found.append(int(entry.name))
     return found
-
-
-def kill_all(pids, number=signal.SIGKILL):
-    """Some may have ended of themselves."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            kill(pid, number)
 
 
 class World(unittest.TestCase):
@@ -153,8 +145,7 @@ class Crowds(World):
             round_of_requests()
         wait_until(self.no_requests, 5, "requests ended")
         wait_until(lambda: figures()[0] <= files + 4, 5, "descriptors came back")
-        if "libasan" not in pathlib.Path(f"/proc/{pid}/maps").read_text():  # it holds what is freed
-            self.assertLess(figures()[1], kilobytes + 16384)
+        self.assertLess(figures()[1], kilobytes + 16384)
         self.assertEqual(self.service.worker()["pid"], worker)
         self.assertLessEqual(len(os.listdir(f"/proc/{worker}/fd")), worker_files + 4)
         self.assertEqual(children(pid, "tern-loader"), [])
@@ -240,7 +231,8 @@ class Ends(World):
         for i in range(15):
             process = self.start("--threads", 1 + i % 2)
             time.sleep(chance.uniform(0, 0.08))
-            kill_all(children(self.service.coordinator_pid(), "tern-cpu"))
+            for pid in children(self.service.coordinator_pid(), "tern-cpu"):
+                kill(pid)
             self.finish(process, want)
 
     def test_two_services_at_one_moment(self):
@@ -287,24 +279,28 @@ class Loads(World):
         for _ in range(6):
             process, loaders = self.load()
             time.sleep(chance.uniform(0, 0.3))
-            kill_all(loaders)
+            for pid in loaders:
+                kill(pid)
             self.assert_ended(process, (0,))
 
     def test_loader_killed_each_time(self):
         process, _ = self.load()
         while process.poll() is None:
-            kill_all(children(self.pid, "tern-loader"))
+            for pid in children(self.pid, "tern-loader"):
+                kill(pid)
         # 0: it was quicker than the kills.
         self.assert_ended(process, (0, 1))
 
     def test_loader_crashes(self):
         process, loaders = self.load()
-        kill_all(loaders, signal.SIGSEGV)
+        for pid in loaders:
+            kill(pid, signal.SIGSEGV)
         self.assert_ended(process, (0, 3))
 
     def test_loader_stopped(self):
         process, loaders = self.load()
-        kill_all(loaders, signal.SIGSTOP)
+        for pid in loaders:
+            kill(pid, signal.SIGSTOP)
         began = time.monotonic()
         self.assertEqual(self.ids(), self.want)  # others are served meanwhile
         self.assert_ended(process, (0, 1))
@@ -315,7 +311,8 @@ class Loads(World):
         for delay in (0, 0.1, 0.3):
             process, _ = self.load()
             time.sleep(delay)
-            kill_all(children(self.pid, "tern-cpu"))
+            for pid in children(self.pid, "tern-cpu"):
+                kill(pid)
             self.assert_ended(process, (0,))
 
     def test_file_truncated_while_it_loads(self):
@@ -412,10 +409,9 @@ class Folders(unittest.TestCase):
 
     def test_state_folder_is_a_file(self):
         state = pathlib.Path(self.service.env["XDG_STATE_HOME"])
-        (state / "tern").touch()
-        result = self.service.tern("run", self.model, "--raw", "-n", 2, "hi")
-        self.assertIn(result.code, (0, 7), result)  # it may do without a log
-        self.assertLessEqual(result.err.count("\n"), 1, result)
+        (state / "tern").touch()  # the log then lies beside the socket
+        self.service.good("info", self.model, "--json")
+        self.assertTrue((self.runtime / "tern" / "ternd.log").exists())
 
     def test_socket_is_a_folder(self):
         (self.runtime / "tern").mkdir(mode=0o700)
@@ -450,14 +446,10 @@ class Folders(unittest.TestCase):
         self.assertEqual(result.err.count("\n"), 1, result)
 
     def test_few_descriptors(self):
-        for limit in (12, 16, 20, 24, 28, 64):
-            def few(limit=limit):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-            service = Service()
-            self.addCleanup(service.stop)
-            result = service.tern("run", self.model, "--raw", "-n", 2, "hi", preexec_fn=few)
-            # The file is not what is wrong.
-            self.assertIn(result.code, (0, 1, 4, 7), result)
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+        result = self.service.tern("run", self.model, "--raw", "hi", preexec_fn=few)
+        self.assertIn(result.code, (0, 1, 4, 7), result)
 
 
 if __name__ == "__main__":
