@@ -85,7 +85,8 @@ void tern_supervisor_release(struct tern_supervisor *supervisor, uint32_t plan);
 uint32_t *tern_supervisor_page_table(struct tern_supervisor *supervisor, uint32_t sequence);
 
 /* Issues a step; number and epoch are filled in here. At most TERN_STEP_RING - 1 may be in flight.
- * Returns the step's number. The caller has checked it against the plan. */
+ * Returns the step's number, or 0 (and logs) for one that cannot be. The caller has checked it
+ * against the plan. */
 uint64_t tern_supervisor_issue(struct tern_supervisor *supervisor, const struct tern_step *step);
 /* Room for one more step? False also while the worker is being restarted, and while a step with
  * run-ahead is in flight. */

@@ -74,11 +74,6 @@ int64_t tern_catalog_find(const struct tern_catalog *catalog, const char *name)
     return find(catalog, name, catalog->tensor_order, catalog->header.tensors, catalog_tensor_name);
 }
 
-uint64_t tern_catalog_file_bytes(const struct tern_catalog *catalog)
-{
-    return catalog->header.file_bytes;
-}
-
 enum tern_status tern_catalog_layout(const struct tern_catalog *catalog, uint64_t *offsets,
                                      uint64_t *total, struct tern_error *error)
 {
@@ -211,10 +206,8 @@ bool tern_catalog_numbers(const struct tern_catalog *catalog, const char *key,
     return true;
 }
 
-struct tern_string tern_array_string(const struct tern_catalog *catalog,
-                                     const struct tern_array *array, uint64_t index)
+struct tern_string tern_array_string(const struct tern_array *array, uint64_t index)
 {
-    (void)catalog;
     if (array->type != TERN_V_STRING || index >= array->count)
         return (struct tern_string){"", 0};
     const uint8_t *table = array->elements;

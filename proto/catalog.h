@@ -78,7 +78,6 @@ void tern_catalog_tensor(const struct tern_catalog *catalog, uint32_t index,
                          struct tern_tensor *out); /* index < tern_catalog_tensors */
 /* Index of the tensor of that name, or -1. */
 int64_t tern_catalog_find(const struct tern_catalog *catalog, const char *name);
-uint64_t tern_catalog_file_bytes(const struct tern_catalog *catalog);
 
 /* Keys, for listing: index < tern_catalog_keys. *type is that of the value or of the array's
  * elements, *count 1 for a scalar. */
@@ -107,8 +106,7 @@ bool tern_catalog_array(const struct tern_catalog *catalog, const char *key,
 /* Any integer or float element type. */
 bool tern_catalog_numbers(const struct tern_catalog *catalog, const char *key,
                           struct tern_array *out);
-struct tern_string tern_array_string(const struct tern_catalog *catalog,
-                                     const struct tern_array *array, uint64_t index);
+struct tern_string tern_array_string(const struct tern_array *array, uint64_t index);
 int64_t tern_array_i64(const struct tern_array *array, uint64_t index);
 double tern_array_f64(const struct tern_array *array, uint64_t index);
 

@@ -36,13 +36,13 @@ struct tern_parcel {
 enum tern_status tern_channel_pair(int ends[2], struct tern_error *error);
 
 /* Sends a parcel; `message` of parcel->bytes bytes may be NULL when that is 0. The descriptor stays
- * the caller's. TERN_FAILED when the peer is gone. */
+ * the caller's. TERN_FAILED when the peer is gone, or reads nothing and this end does not block. */
 enum tern_status tern_channel_send(int channel, const struct tern_parcel *parcel,
                                    const void *message, struct tern_error *error);
 
 /* Receives one parcel into *parcel and its message into buffer[TERN_CHANNEL_MAX]. timeout_ms < 0:
- * waits for ever. Returns TERN_OK, TERN_NO_SERVICE on end of file, TERN_INTERRUPTED on time-out,
- * TERN_FAILED on a malformed parcel. */
+ * waits for ever. Returns TERN_OK, TERN_NO_SERVICE on end of file, TERN_INTERRUPTED on time-out (a
+ * signal may end the wait early), TERN_FAILED on a malformed parcel. */
 enum tern_status tern_channel_receive(int channel, int timeout_ms, struct tern_parcel *parcel,
                                       void *buffer, struct tern_error *error);
 

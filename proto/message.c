@@ -186,12 +186,16 @@ static enum tern_status take_sized(struct cursor *c, int field, struct tern_mess
     return TERN_OK;
 }
 
+static enum tern_status refuse_twice(const char *wire, struct tern_error *error)
+{
+    return tern_fail(error, TERN_USAGE, "message: field '%s' appears twice", wire);
+}
+
 static enum tern_status take_field(struct cursor *c, int field, struct tern_message *message,
                                    struct tern_error *error)
 {
     if (tern_message_has(message, (enum tern_field)field))
-        return tern_fail(error, TERN_USAGE, "message: field '%s' appears twice",
-                         fields[field].wire);
+        return refuse_twice(fields[field].wire, error);
     message->present[field / 64] |= (uint64_t)1 << (field % 64);
     if (fields[field].type == STR || fields[field].type == BIN)
         return take_sized(c, field, message, error);
@@ -242,10 +246,10 @@ enum tern_status tern_message_parse(const void *buffer, size_t size, struct tern
             return tern_fail(error, TERN_USAGE, "message: a key is not a string or is cut off");
         enum tern_status status;
         if (equals(key, length, "v")) {
-            status = take_version(&c, error);
+            status = has_version ? refuse_twice("v", error) : take_version(&c, error);
             has_version = true;
         } else if (equals(key, length, "k")) {
-            status = take_kind(&c, message, error);
+            status = has_kind ? refuse_twice("k", error) : take_kind(&c, message, error);
             has_kind = true;
         } else {
             const int field = find_field(key, length);

@@ -137,16 +137,3 @@ enum tern_status tern_segment_seal(int fd, struct tern_error *error)
     return tern_fail(error, TERN_FAILED, "cannot seal a shared segment: %s",
                      errno == EBUSY ? "somebody still has it mapped writable" : strerror(errno));
 }
-
-enum tern_status tern_segment_punch(int fd, uint64_t offset, uint64_t size,
-                                    struct tern_error *error)
-{
-    const uint64_t begin = (offset + 4095) & ~4095ull;
-    const uint64_t end = (offset + size) & ~4095ull;
-    if (end <= begin)
-        return TERN_OK;
-    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)(TERN_SEGMENT_DATA + begin), (off_t)(end - begin)) == 0)
-        return TERN_OK;
-    return tern_fail(error, TERN_FAILED, "cannot give shared memory back: %s", strerror(errno));
-}

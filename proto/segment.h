@@ -59,10 +59,6 @@ void tern_segment_unmap(struct tern_segment *segment);
  */
 enum tern_status tern_segment_seal(int fd, struct tern_error *error);
 
-/* Gives the memory of data bytes [offset, offset + size) back; whole pages only. They read as 0. */
-enum tern_status tern_segment_punch(int fd, uint64_t offset, uint64_t size,
-                                    struct tern_error *error);
-
 /* True if [offset, offset + size) lies inside the data. For numbers from other processes. */
 static inline bool tern_segment_holds(const struct tern_segment *segment, uint64_t offset,
                                       uint64_t size)

@@ -13,9 +13,12 @@ static void make_printable(char *text)
     /* vsnprintf may have cut the text inside a character. */
     text[tern_utf8_complete(text, strlen(text))] = '\0';
     const bool utf8 = tern_utf8_valid(text, strlen(text));
-    for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++)
-        if (*p < 0x20 || *p == 0x7f || (*p >= 0x80 && !utf8))
+    for (char *p = text; *p != '\0'; p++) {
+        const size_t control = tern_utf8_control(p);
+        memset(p, '?', control);
+        if ((unsigned char)*p >= 0x80 && !utf8)
             *p = '?';
+    }
 }
 
 enum tern_status tern_fail(struct tern_error *error, enum tern_status status, const char *format,

@@ -31,6 +31,14 @@ bool tern_utf8_valid(const char *text, size_t length)
     return true;
 }
 
+size_t tern_utf8_control(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x20 || s[0] == 0x7f)
+        return 1;
+    return s[0] == 0xc2 && s[1] >= 0x80 && s[1] <= 0x9f ? 2 : 0;
+}
+
 size_t tern_utf8_complete(const char *text, size_t length)
 {
     for (size_t back = 1; back <= 3 && back <= length; back++) {

@@ -11,6 +11,10 @@ int tern_utf8_character(const char *text, size_t length);
 
 bool tern_utf8_valid(const char *text, size_t length);
 
+/* Bytes of the control character that a NUL-terminated text starts with, or 0: U+0000 to U+001F,
+ * U+007F, and U+0080 to U+009F, which terminals obey too. */
+size_t tern_utf8_control(const char *text);
+
 /* Length of the longest prefix that does not end inside a character that could still be completed;
  * for text that arrives in pieces. Invalid bytes count as complete. */
 size_t tern_utf8_complete(const char *text, size_t length);

@@ -1,6 +1,7 @@
 /* tern info: what a model file holds. */
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
+#include "proto/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +10,11 @@
 static void print_string(const char *name, const char *text)
 {
     printf("%-22s ", name);
-    for (; *text != '\0'; text++)
-        putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    while (*text != '\0') {
+        const size_t control = tern_utf8_control(text);
+        putchar(control > 0 ? '?' : *text);
+        text += control > 0 ? control : 1;
+    }
     putchar('\n');
 }
 

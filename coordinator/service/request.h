@@ -136,6 +136,10 @@ char *tern_describe_model(const struct tern_model *model);
 
 /* ---- the service's own ---- */
 
+/* Takes one message from the socket; false when there is none. Finished requests stay until
+ * tern_service_advance. */
+bool tern_service_receive(struct tern_service *service);
+
 /* Brings every request as far as it can go now, then frees the finished ones. */
 void tern_service_advance(struct tern_service *service);
 

@@ -64,15 +64,14 @@ static void sort_tokens(struct added *added)
 }
 
 /* Counts the added tokens and the bytes they need at most. */
-static enum tern_status measure(const struct tern_catalog *catalog, const struct tern_array *tokens,
-                                const struct vocabulary *v, size_t *count, size_t *bytes,
-                                struct tern_error *error)
+static enum tern_status measure(const struct tern_array *tokens, const struct vocabulary *v,
+                                size_t *count, size_t *bytes, struct tern_error *error)
 {
     *count = *bytes = 0;
     for (uint32_t id = 0; id < v->count; id++) {
         if (!is_added(v->type[id]))
             continue;
-        const struct tern_string text = tern_array_string(catalog, tokens, id);
+        const struct tern_string text = tern_array_string(tokens, id);
         if (text.length > ADDED_LONGEST)
             return tern_fail(error, TERN_BAD_MODEL,
                              "token %u is a special token of %zu bytes; the limit is %d", id,
@@ -95,7 +94,7 @@ enum tern_status added_read(const struct tern_catalog *catalog, const struct voc
         tokens.count != vocabulary->count)
         return tern_fail(error, TERN_BAD_MODEL, "the vocabulary changed while it was read");
     size_t count, bytes;
-    const enum tern_status status = measure(catalog, &tokens, vocabulary, &count, &bytes, error);
+    const enum tern_status status = measure(&tokens, vocabulary, &count, &bytes, error);
     if (status != TERN_OK)
         return status;
     out->token = calloc(count + 1, sizeof *out->token);
@@ -107,7 +106,7 @@ enum tern_status added_read(const struct tern_catalog *catalog, const struct voc
     uint32_t used = 0;
     for (uint32_t id = 0; id < vocabulary->count; id++) {
         const uint8_t type = vocabulary->type[id];
-        const struct tern_string text = tern_array_string(catalog, &tokens, id);
+        const struct tern_string text = tern_array_string(&tokens, id);
         /* What is no whole text cannot be found in valid text. */
         if (!is_added(type) || text.length == 0 || !tern_utf8_valid(text.bytes, text.length))
             continue;

@@ -56,7 +56,6 @@ struct reading {
 };
 
 struct merge_reader {
-    const struct tern_catalog *catalog;
     struct tern_array merges;
     const struct vocabulary *vocabulary;
     struct reading *batch;
@@ -67,7 +66,7 @@ struct merge_reader {
 static enum tern_status refuse(const struct merge_reader *reader, uint32_t rank,
                                struct tern_error *error)
 {
-    const struct tern_string text = tern_array_string(reader->catalog, &reader->merges, rank);
+    const struct tern_string text = tern_array_string(&reader->merges, rank);
     const int shown = text.length > 80 ? 80 : (int)text.length;
     return tern_fail(error, TERN_BAD_MODEL,
                      "tokenizer.ggml.merges entry %u (\"%.*s\") does not name two tokens whose "
@@ -77,7 +76,7 @@ static enum tern_status refuse(const struct merge_reader *reader, uint32_t rank,
 
 static bool take_apart(struct merge_reader *reader, uint32_t rank, struct reading *r)
 {
-    const struct tern_string text = tern_array_string(reader->catalog, &reader->merges, rank);
+    const struct tern_string text = tern_array_string(&reader->merges, rank);
     const char *space = text.length < 3 ? NULL : memchr(text.bytes + 1, ' ', text.length - 2);
     if (space == NULL || text.length > LONGEST_MERGE)
         return false;
@@ -170,7 +169,7 @@ static enum tern_status read_merges(struct merge_reader *reader, struct bpe *bpe
 enum tern_status bpe_new(const struct tern_catalog *catalog, const struct vocabulary *vocabulary,
                          struct bpe **out, struct tern_error *error)
 {
-    struct merge_reader reader = {.catalog = catalog, .vocabulary = vocabulary};
+    struct merge_reader reader = {.vocabulary = vocabulary};
     if (!tern_catalog_array(catalog, "tokenizer.ggml.merges", TERN_V_STRING, &reader.merges))
         return tern_fail(error, TERN_BAD_MODEL, "the file has no merges (tokenizer.ggml.merges)");
     if (reader.merges.count > TERN_MAX_STRINGS)

@@ -104,7 +104,7 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
                              id, (long long)type);
         v->type[id] = type == TOKEN_UNDEFINED ? TOKEN_NORMAL : (uint8_t)type;
         if (!typed && v->form == VOCABULARY_SENTENCEPIECE &&
-            named_byte(tern_array_string(catalog, tokens, id)) >= 0)
+            named_byte(tern_array_string(tokens, id)) >= 0)
             v->type[id] = TOKEN_BYTE;
     }
     /* Without types nothing else says that these are no text. */
@@ -119,13 +119,12 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
     return TERN_OK;
 }
 
-static enum tern_status read_bytes(const struct tern_catalog *catalog,
-                                   const struct tern_array *tokens, struct vocabulary *v,
+static enum tern_status read_bytes(const struct tern_array *tokens, struct vocabulary *v,
                                    struct tern_error *error)
 {
     uint64_t total = 0;
     for (uint32_t id = 0; id < v->count; id++)
-        total += tern_array_string(catalog, tokens, id).length;
+        total += tern_array_string(tokens, id).length;
     if (total > UINT32_MAX / 2)
         return tern_fail(error, TERN_BAD_MODEL, "the vocabulary holds %llu bytes of text",
                          (unsigned long long)total);
@@ -137,7 +136,7 @@ static enum tern_status read_bytes(const struct tern_catalog *catalog,
     uint32_t used = 0;
     for (uint32_t id = 0; id < v->count; id++) {
         v->offset[id] = used;
-        const struct tern_string text = tern_array_string(catalog, tokens, id);
+        const struct tern_string text = tern_array_string(tokens, id);
         used += (uint32_t)write_bytes(v, id, text, v->bytes + used);
     }
     v->offset[v->count] = used;
@@ -297,7 +296,7 @@ enum tern_status vocabulary_read(const struct tern_catalog *catalog, enum vocabu
             ? tern_fail(error, TERN_NO_MEMORY, "no memory for %u tokens", out->count)
             : read_types(catalog, &tokens, out, error);
     if (status == TERN_OK)
-        status = read_bytes(catalog, &tokens, out, error);
+        status = read_bytes(&tokens, out, error);
     if (status == TERN_OK)
         status = build_index(out, error);
     if (status != TERN_OK) {

@@ -1,5 +1,5 @@
 /*
- * The bit layouts of the quantized types (FORMATS, "Bit layouts of the ggml types").
+ * The bit layouts of the weight types (FORMATS, "Bit layouts of the ggml types").
  */
 #include "proto/numerics/block.h"
 
@@ -169,5 +169,18 @@ void tern_block_read(uint32_t type, const uint8_t *bytes, struct tern_block *blo
     default: /* TERN_Q6_K: callers pass only types that have an act_block */
         read_q6_k(bytes, block);
         break;
+    }
+}
+
+void tern_floats_read(uint32_t type, const uint8_t *bytes, uint32_t n, float *out)
+{
+    if (type == TERN_F32) {
+        memcpy(out, bytes, n * sizeof *out);
+        return;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        uint16_t half;
+        memcpy(&half, bytes + 2 * (size_t)k, sizeof half);
+        out[k] = type == TERN_F16 ? tern_half_to_float(half) : tern_bf16_to_float(half);
     }
 }

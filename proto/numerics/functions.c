@@ -1,6 +1,6 @@
 /*
- * exp and its relatives (NUMERICS section 1, points 6 and 7). The value of each line is that every
- * tier can repeat it: no step may be merged, reordered or fused.
+ * exp and the activations (NUMERICS section 1, points 6 and 7). The value of each line is that
+ * every tier can repeat it: no step may be merged, reordered or fused.
  */
 #include "proto/numerics/functions.h"
 
@@ -43,19 +43,9 @@ float tern_exp(float x)
     return tern_float(tern_bits(y) + (n << 23));
 }
 
-float tern_sigmoid(float x)
-{
-    return 1.0f / (1.0f + tern_exp(minimum(-x, exp_limit)));
-}
-
 float tern_silu(float x)
 {
     return x / (1.0f + tern_exp(minimum(-x, exp_limit)));
-}
-
-float tern_tanh(float x)
-{
-    return 1.0f - 2.0f / (1.0f + tern_exp(minimum(2.0f * x, exp_limit)));
 }
 
 float tern_gelu(float x)
@@ -63,15 +53,4 @@ float tern_gelu(float x)
     const float c = minimum(maximum(x, -20.0f), 20.0f);
     const float u = c * (0x1.988454p+0f + 0x1.2444f2p-4f * (c * c));
     return x / (1.0f + tern_exp(minimum(-u, exp_limit)));
-}
-
-float tern_relu2(float x)
-{
-    const float r = maximum(x, 0.0f);
-    return r * r;
-}
-
-float tern_soft_cap(float x, float cap)
-{
-    return cap * tern_tanh(x / cap);
 }

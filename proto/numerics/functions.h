@@ -6,11 +6,7 @@
 #define TERN_NUMERICS_FUNCTIONS_H
 
 float tern_exp(float x);
-float tern_sigmoid(float x);
 float tern_silu(float x);
-float tern_tanh(float x);
 float tern_gelu(float x);
-float tern_relu2(float x);
-float tern_soft_cap(float x, float cap);
 
 #endif

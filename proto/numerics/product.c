@@ -13,19 +13,6 @@ enum { SUM_VALUES = 16, WIDEN_STRETCH = 256 /* a multiple of the chains */ };
 
 /* ---- Float weights: exact widening, 16 chains ---- */
 
-static void widen_stretch(uint32_t type, const uint8_t *weights, uint32_t n, float *out)
-{
-    if (type == TERN_F32) {
-        memcpy(out, weights, n * sizeof *out);
-        return;
-    }
-    for (uint32_t k = 0; k < n; k++) {
-        uint16_t bits;
-        memcpy(&bits, weights + 2 * (size_t)k, sizeof bits);
-        out[k] = type == TERN_F16 ? tern_half_to_float(bits) : tern_bf16_to_float(bits);
-    }
-}
-
 static float float_product(uint32_t type, const uint8_t *weights, uint32_t columns, const float *x)
 {
     const size_t element = type == TERN_F32 ? 4 : 2;
@@ -34,7 +21,7 @@ static float float_product(uint32_t type, const uint8_t *weights, uint32_t colum
         const uint32_t left = columns - begin;
         const uint32_t n = left < WIDEN_STRETCH ? left : WIDEN_STRETCH;
         float w[WIDEN_STRETCH];
-        widen_stretch(type, weights + begin * element, n, w);
+        tern_floats_read(type, weights + begin * element, n, w);
         tern_chain_add(w, x + begin, n, begin == 0, chain);
     }
     return tern_join16(chain);

@@ -35,24 +35,11 @@ static void widen_quantized(const struct tern_type_info *info, uint32_t type,
     }
 }
 
-static void widen_floats(uint32_t type, const uint8_t *weights, uint32_t columns, float *out)
-{
-    if (type == TERN_F32) {
-        memcpy(out, weights, columns * sizeof *out);
-        return;
-    }
-    for (uint32_t k = 0; k < columns; k++) {
-        uint16_t bits;
-        memcpy(&bits, weights + 2 * (size_t)k, sizeof bits);
-        out[k] = type == TERN_F16 ? tern_half_to_float(bits) : tern_bf16_to_float(bits);
-    }
-}
-
 bool tern_widen_row(uint32_t type, const void *weights, uint32_t columns, float factor, float *out)
 {
     const struct tern_type_info *info = tern_type_info(type);
     if (info->act_block == 0)
-        widen_floats(type, weights, columns, out);
+        tern_floats_read(type, weights, columns, out);
     else
         widen_quantized(info, type, weights, columns, out);
     bool finite = true;

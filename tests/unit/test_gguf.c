@@ -56,7 +56,7 @@ static void the_base_model_is_read(void **state)
     assert_true(epsilon == (double)1e-5f);
     assert_true(tern_catalog_array(catalog, "tokenizer.ggml.tokens", TERN_V_STRING, &tokens));
     assert_int_equal(tokens.count, 270);
-    text = tern_array_string(catalog, &tokens, 269);
+    text = tern_array_string(&tokens, 269);
     assert_int_equal(text.length, 5);
     assert_memory_equal(text.bytes, "hello", 5);
 

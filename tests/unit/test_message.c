@@ -109,6 +109,8 @@ static void bad_fields_are_named(void **state)
             "wrong\x01",
             10 + 6 + 1, "wrong");
     refuses("\x84" START "\xa1n\x01\xa1n\x01", 10 + 3 + 3, "'n'");
+    refuses("\x83" START "\xa1v\x01", 11 + 3, "'v' appears twice");
+    refuses("\x83" START "\xa1k\xa4ping", 11 + 2 + 5, "'k' appears twice");
     refuses("\x81\xa1v\x02", 4, "version");
     refuses("\x81\xa1v\x01", 4, "missing");
 #undef START
@@ -128,6 +130,18 @@ static void utf8_rules(void **state)
     assert_int_equal(tern_utf8_complete("\x80\x80\x80\x80", 4), 4);
 }
 
+static void messages_command_no_terminal(void **state)
+{
+    (void)state;
+    struct tern_error error;
+    tern_fail(&error, TERN_USAGE,
+              "a\033[2Jb\177c\xc2\x9b"
+              "2Jd\xc2\xa0\xc3\xa9");
+    assert_string_equal(error.message, "a?[2Jb?c??2Jd\xc2\xa0\xc3\xa9");
+    tern_fail(&error, TERN_USAGE, "\n\xc3\xa9\xff");
+    assert_string_equal(error.message, "????");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +150,7 @@ int main(void)
         cmocka_unit_test(flipped_bytes_never_break_it),
         cmocka_unit_test(bad_fields_are_named),
         cmocka_unit_test(utf8_rules),
+        cmocka_unit_test(messages_command_no_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,35 +45,33 @@ static void exp_stays_within_a_unit(void **state)
 
 struct function_case {
     float x;
-    uint32_t sigmoid, silu, tanh, gelu;
+    uint32_t silu, gelu;
 };
 
 static void functions_have_the_bits_of_the_definition(void **state)
 {
     (void)state;
     static const struct function_case cases[] = {
-        {0.0f, 0x3f000000u, 0x00000000u, 0x00000000u, 0x00000000u},
-        {1.0f, 0x3f3b26a8u, 0x3f3b26a8u, 0x3f42f7d6u, 0x3f57585cu},
-        {-1.0f, 0x3e89b2b1u, 0xbe89b2b1u, 0xbf42f7d4u, 0xbe229e90u},
-        {0x1.99999ap-4f, 0x3f066509u, 0x3d57080fu, 0x3dcc1eb8u, 0x3d5d1d05u},
-        {-0x1.99999ap-4f, 0x3ef335edu, 0xbd42918bu, 0xbdcc1eb0u, 0xbd3c7c96u},
-        {5.0f, 0x3f7e4961u, 0x409eeddcu, 0x3f7ffa0du, 0x40a00000u},
-        {-5.0f, 0x3bdb4fb4u, 0xbd0911d0u, 0xbf7ffa0cu, 0xb4761470u},
-        {20.5f, 0x3f800000u, 0x41a40000u, 0x3f800000u, 0x41a40000u},
-        {-20.5f, 0x30abd1d8u, 0xb2dc24dcu, 0xbf800000u, 0x82e59ddcu},
-        {100.0f, 0x3f800000u, 0x42c80000u, 0x3f800000u, 0x42c80000u},
-        {-100.0f, 0x00b33687u, 0x840c0299u, 0xbf800000u, 0x840c0299u},
-        {0x1.b7cdfep-34f, 0x3f000000u, 0x2e5be6ffu, 0x00000000u, 0x2e5be6ffu},
-        {-0x1.f75104p-16f, 0x3effff04u, 0xb77ba78au, 0xb7fc0000u, 0xb77ba6f7u},
-        {-87.5f, 0x00b33687u, 0x83f5048cu, 0xbf800000u, 0x83f5048cu},
-        {2.34375f, 0x3f69956bu, 0x4008dd8du, 0x3f7b53e2u, 0x40149773u},
-        {-12.0f, 0x36ce2a0eu, 0xb89a9f8bu, 0xbf800000u, 0x828668e5u},
+        {0.0f, 0x00000000u, 0x00000000u},
+        {1.0f, 0x3f3b26a8u, 0x3f57585cu},
+        {-1.0f, 0xbe89b2b1u, 0xbe229e90u},
+        {0x1.99999ap-4f, 0x3d57080fu, 0x3d5d1d05u},
+        {-0x1.99999ap-4f, 0xbd42918bu, 0xbd3c7c96u},
+        {5.0f, 0x409eeddcu, 0x40a00000u},
+        {-5.0f, 0xbd0911d0u, 0xb4761470u},
+        {20.5f, 0x41a40000u, 0x41a40000u},
+        {-20.5f, 0xb2dc24dcu, 0x82e59ddcu},
+        {100.0f, 0x42c80000u, 0x42c80000u},
+        {-100.0f, 0x840c0299u, 0x840c0299u},
+        {0x1.b7cdfep-34f, 0x2e5be6ffu, 0x2e5be6ffu},
+        {-0x1.f75104p-16f, 0xb77ba78au, 0xb77ba6f7u},
+        {-87.5f, 0x83f5048cu, 0x83f5048cu},
+        {2.34375f, 0x4008dd8du, 0x40149773u},
+        {-12.0f, 0xb89a9f8bu, 0x828668e5u},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct function_case *c = &cases[i];
-        assert_int_equal(tern_bits(tern_sigmoid(c->x)), c->sigmoid);
         assert_int_equal(tern_bits(tern_silu(c->x)), c->silu);
-        assert_int_equal(tern_bits(tern_tanh(c->x)), c->tanh);
         assert_int_equal(tern_bits(tern_gelu(c->x)), c->gelu);
     }
 }
@@ -86,12 +84,8 @@ static void functions_mean_what_they_say(void **state)
         const double d = f;
         const double sigmoid = 1.0 / (1.0 + exp(-d));
         const double inner = sqrt(2.0 / 3.14159265358979323846) * (d + 0.044715 * d * d * d);
-        assert_true(fabs(tern_sigmoid(f) - sigmoid) < 3e-7);
         assert_true(fabs(tern_silu(f) - d * sigmoid) < 2e-6);
-        assert_true(fabs(tern_tanh(f) - tanh(d)) < 3e-7);
         assert_true(fabs(tern_gelu(f) - 0.5 * d * (1.0 + tanh(inner))) < 2e-6);
-        assert_true(fabs(tern_soft_cap(f, 30.0f) - 30.0 * tanh(d / 30.0)) < 1e-5);
-        assert_same_float(tern_relu2(f), f > 0.0f ? f * f : 0.0f);
     }
 }
 
@@ -99,12 +93,8 @@ static void functions_take_the_largest_floats(void **state)
 {
     (void)state;
     const float large = 0x1.fffffep+127f;
-    assert_same_float(tern_sigmoid(large), 1.0f);
     assert_same_float(tern_silu(large), large);
     assert_same_float(tern_gelu(large), large);
-    assert_same_float(tern_tanh(large), 1.0f);
-    assert_same_float(tern_tanh(-large), -1.0f);
-    assert_true(tern_sigmoid(-large) > 0x1p-126f);
     assert_true(tern_finite(tern_silu(-large)) && tern_finite(tern_gelu(-large)));
 }
 

@@ -60,22 +60,6 @@ static void a_wrong_segment_is_refused(void **state)
                      TERN_NO_MEMORY);
 }
 
-static void punched_bytes_read_as_zero(void **state)
-{
-    (void)state;
-    int fd;
-    struct tern_segment s;
-    assert_int_equal(tern_segment_create(TERN_SEGMENT_KV, 1, 3 * 4096, &fd, &error), TERN_OK);
-    assert_int_equal(tern_segment_map(fd, TERN_SEGMENT_KV, 1, true, false, &s, &error), TERN_OK);
-    memset(s.data, 1, 3 * 4096);
-    assert_int_equal(tern_segment_punch(fd, 4096, 4096, &error), TERN_OK);
-    assert_int_equal(s.data[4095], 1);
-    assert_int_equal(s.data[4096], 0);
-    assert_int_equal(s.data[8192], 1);
-    tern_segment_unmap(&s);
-    close(fd);
-}
-
 static void parcels_carry_descriptors_and_messages(void **state)
 {
     (void)state;
@@ -112,7 +96,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writer_and_reader_share_bytes),
         cmocka_unit_test(a_wrong_segment_is_refused),
-        cmocka_unit_test(punched_bytes_read_as_zero),
         cmocka_unit_test(parcels_carry_descriptors_and_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ enum tern_status tern_parser_fits(struct tern_parser *parser, const char *field,
 static bool is_readable(const char *name, size_t length)
 {
     for (size_t i = 0; i < length; i++)
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+        if (tern_utf8_control(name + i) > 0)
             return false;
     return tern_utf8_valid(name, length);
 }
