@@ -18,7 +18,7 @@ enum {
 
 /* Options with every default filled in. */
 struct settings {
-    uint32_t max_rows, max_outputs, context;
+    uint32_t max_rows, max_outputs;
     enum tern_precision precision;
     enum tern_kv_type kv;
     bool unfused;
@@ -40,7 +40,6 @@ static enum tern_status check_options(const struct tern_options *options, uint32
 {
     *settings = (struct settings){
         .max_rows = options->batch == 0 ? DEFAULT_BATCH : options->batch,
-        .context = context,
         .precision = options->precision == 0 ? TERN_FAST : options->precision,
         .kv = options->kv == 0 ? TERN_KV_F16 : options->kv,
         .unfused = options->unfused,
