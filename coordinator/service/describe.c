@@ -104,7 +104,7 @@ char *tern_describe_service(const struct tern_service *service)
     json_object_set_new(root, "coordinator", coordinator);
     json_object_set_new(root, "workers", processes_value(service));
     json_object_set_new(root, "models", models);
-    put_number(root, "requests", service->request_count);
+    put_number(root, "requests", service->request_count - 1); /* this one is none of them */
     return print(root);
 }
 

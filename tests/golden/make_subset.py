@@ -29,6 +29,17 @@ def choose(golden):
     return chosen
 
 
+def copy_real(golden):
+    """Two cases of the demo model, which scripts/demo brings along."""
+    out = pathlib.Path(__file__).parent / "real"
+    out.mkdir(exist_ok=True)
+    about = json.loads((golden / "real" / "smollm2.json").read_text())
+    about["cases"] = [c for c in about["cases"] if c["name"] in ("plain", "chat")]
+    for case in about["cases"]:
+        shutil.copyfile(golden / "real" / case["logits_f32"], out / case["logits_f32"])
+    (out / "smollm2.json").write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+
+
 def main():
     golden = pathlib.Path(sys.argv[1])
     out = pathlib.Path(__file__).parent / "models"
@@ -40,6 +51,7 @@ def main():
         shutil.copyfile(path.with_suffix(".gguf"), out / (path.stem + ".gguf"))
         shutil.copyfile(path.parent / case["logits_f32"], out / case["logits_f32"])
         (out / path.name).write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+    copy_real(golden)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ BUILD = pathlib.Path(os.environ.get("TERN_BUILD", SOURCE / "build"))
 TERN = BUILD / "cmd" / "tern" / "tern"
 FAULTY = BUILD / "workers" / "compute-cpu" / "faulty" / "tern-cpu"  # obeys TERN_INJECT, TERN_RUN_TWICE
 GOLDEN = pathlib.Path(os.environ.get("TERN_GOLDEN", SOURCE / "tests" / "golden")).resolve()
+# Real models that scripts/fetch-models has brought; absent ones are skipped, by name.
+REAL = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tern" / "models"
 FULL = "TERN_GOLDEN" in os.environ  # all of the golden folder, not the subset in the repository
 
 FAMILIES = {"llama", "qwen2", "qwen3", "gemma3"}

@@ -11,12 +11,10 @@ import tempfile
 import time
 import unittest
 
-from harness import Service, alive, kill, models, prompts, wait_until
+from harness import REAL, Service, alive, kill, models, prompts, wait_until
 
-# A file that takes long enough to load to be met while it loads: TERN_LARGE_MODEL, or one of the
-# models that the tests with real models use.
-LARGE = next((p for p in (os.environ.get("TERN_LARGE_MODEL", ""),
-                          "/tmp/models/gemma3-270m.gguf") if p and os.path.exists(p)), None)
+# A file that takes long enough to load to be met while it loads.
+LARGE = REAL / "gemma3-270m.gguf"
 
 
 def children(pid, name):
@@ -250,7 +248,7 @@ class Ends(World):
             process.communicate(timeout=10)
 
 
-@unittest.skipUnless(LARGE, "no large model: /tmp/models/gemma3-270m.gguf (scripts/fetch-models)")
+@unittest.skipUnless(LARGE.exists(), f"{LARGE.name} is missing: scripts/fetch-models --gemma")
 class Loads(World):
     def setUp(self):
         super().setUp()

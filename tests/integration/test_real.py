@@ -1,13 +1,10 @@
 """The two real models give the reference's logits and greedy tokens. They are large, so they are
 used if scripts/fetch-models --gemma has brought them into the cache, and skipped, by name, if not."""
 import json
-import os
-import pathlib
 import unittest
 
-from harness import GOLDEN, Service, floats
+from harness import GOLDEN, REAL, Service, floats
 
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 EXACT = ("--precision", "high", "--kv", "f32")
 
 
@@ -21,7 +18,7 @@ class Real(unittest.TestCase):
         cls.service.stop()
 
     def check(self, name, file):
-        model = CACHE / "tern" / "models" / file
+        model = REAL / file
         about = GOLDEN / "real" / f"{name}.json"
         for path in (model, about):
             if not path.exists():
