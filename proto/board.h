@@ -121,10 +121,10 @@ struct tern_granted_token {
 struct tern_worker_board {
     alignas(64) _Atomic uint64_t progress; /* last finished instruction + 1, 0 = begun */
     alignas(64) _Atomic uint64_t done;     /* newest finished stage + 1 of the newest step */
-    /* Number of the newest step begun, run-ahead too. A worker stores it, then reads run_limit (both
-     * sequentially consistent), and takes it back (number - 1) if the step may not begin; else it
-     * stores `progress` with index 0 of that step. So whoever lowers run_limit and then reads a
-     * larger `begun` knows within microseconds which of the two it was. */
+    /* Number of the newest step begun, run-ahead too. A worker stores it, then reads run_limit
+     * (both sequentially consistent), and takes it back (number - 1) if the step may not begin;
+     * else it stores `progress` with index 0 of that step. So whoever lowers run_limit and then
+     * reads a larger `begun` knows within microseconds which of the two it was. */
     alignas(64) _Atomic uint64_t begun;
     alignas(64) _Atomic uint64_t calls[TERN_TIERS]; /* kernel calls by tier since the start */
     alignas(64) struct tern_step_result result[TERN_STEP_RING]; /* slot = number % ring */
