@@ -36,8 +36,7 @@ static enum tern_status join(const struct tern_text *pieces, size_t count, struc
 {
     for (size_t i = 0; i < count; i++) {
         if (pieces[i].length > LONGEST_TEXT - text->length)
-            return tern_fail(error, TERN_USAGE,
-                             "the text is longer than %d MiB; use a shorter one",
+            return tern_fail(error, TERN_USAGE, "the text is longer than %d MiB; use a shorter one",
                              LONGEST_TEXT >> 20);
         const enum tern_status status = text_append(text, pieces[i].bytes, pieces[i].length, error);
         if (status != TERN_OK)
