@@ -360,10 +360,10 @@ static void a_vanished_client_is_noticed(void **state)
     void *client = new_client(), *other = new_client();
     generate(other, 1, TOKENS);
     receive(other);
-    assert_true(requests_in_work(client) >= 2);
+    assert_true(requests_in_work(client) >= 1);
     zmq_close(other);
     const uint64_t until = tern_now_ns() + 8ull * 1000 * 1000 * 1000;
-    while (requests_in_work(client) > 1) {
+    while (requests_in_work(client) > 0) {
         assert_true(tern_now_ns() < until);
         usleep(20000);
     }
