@@ -14,6 +14,7 @@
 enum {
     MESSAGES_AT_ONCE = 64, /* taken from the socket before the loop goes on */
     HIGH_WATER = 100000,   /* far above what credit allows */
+    UNREAD = 32,           /* messages of a client that wait to be taken: each may be 32 MiB */
     LINGER_MS = 500,       /* for last replies at the end */
 };
 
@@ -237,13 +238,14 @@ static void on_models(void *context)
 static enum tern_status open_socket(struct tern_service *service, void *zmq_context,
                                     const char *address, struct tern_error *error)
 {
-    const int on = 1, high = HIGH_WATER, linger = LINGER_MS;
+    const int on = 1, high = HIGH_WATER, unread = UNREAD, linger = LINGER_MS;
     const int64_t largest = TERN_MESSAGE_MAX + (1 << 20);
     service->socket = zmq_socket(zmq_context, ZMQ_ROUTER);
     if (service->socket == NULL)
         return tern_fail(error, TERN_NO_SERVICE, "cannot make a socket: %s", zmq_strerror(errno));
     zmq_setsockopt(service->socket, ZMQ_ROUTER_MANDATORY, &on, sizeof on);
     zmq_setsockopt(service->socket, ZMQ_SNDHWM, &high, sizeof high);
+    zmq_setsockopt(service->socket, ZMQ_RCVHWM, &unread, sizeof unread);
     zmq_setsockopt(service->socket, ZMQ_LINGER, &linger, sizeof linger);
     zmq_setsockopt(service->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
     if (zmq_bind(service->socket, address) != 0)

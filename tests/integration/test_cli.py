@@ -87,6 +87,14 @@ class CommandLine(unittest.TestCase):
         for context in ("1099511627776", "4294967296", "9000000000000000"):
             self.refused(4, "run", self.model, "hi", "--raw", "--ctx", context, mentions="MiB")
 
+    def test_a_refused_request_unloads_nothing(self):
+        self.service.good("load", self.model)
+        self.addCleanup(self.service.tern, "unload", self.model)
+        before = self.service.ps()["models"]
+        self.assertTrue(before[0]["pinned"])
+        self.refused(4, "run", self.model, "hi", "--raw", "--ctx", "4294967296")
+        self.assertEqual(self.service.ps()["models"], before)
+
     def test_seed_is_reproducible(self):
         args = ("run", self.model, "--tokens", self.service.tokens_file(self.tokens), "--ids", "-n",
                 30, "--temp", 1.5, "--ignore-eos")
