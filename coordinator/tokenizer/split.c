@@ -1,11 +1,7 @@
 /*
- * The expressions are the published ones, written over class bytes (unicode.h): PCRE2 sees no UTF-8
- * and needs no Unicode tables, which differ from version to version and are older than the
- * reference's in Debian 12 (14 against 16).
- *
- * Nothing here nests or repeats a group, so a match takes no stack however long a run is. What must
- * give characters back (a run of spaces before a word gives its last one) scans its run once more,
- * so time stays linear.
+ * Cutting by expressions over class bytes (unicode.h): PCRE2 sees no UTF-8 and needs no Unicode
+ * tables, which differ from version to version and are older than the reference's in Debian 12 (14
+ * against 16).
  */
 #include "coordinator/tokenizer/split.h"
 
@@ -15,51 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Contents of character classes, by enum unicode_class. */
-#define LETTER "A-Za-z\\x81-\\x86"
-#define NUMBER "0-9\\x88"
-#define DIGIT  "0-9\\x88\\x8f"
-#define SPACE  "\\t-\\r \\x8b"
-
-/* English contractions; \x83 is the long s, which equals s when case is ignored. */
-#define CONTRACTION          "'s|'t|'re|'ve|'m|'ll|'d"
-#define CONTRACTION_ANY_CASE "'[sStTmMdD\\x83]|'[rRvV][eE]|'[lL][lL]"
-
-/* A run of spaces, but for its last one if more text follows; then what is left of it. */
-#define SPACES "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
-
-#define GPT2 CONTRACTION "| ?[" LETTER "]++| ?[" NUMBER "]++| ?[^" SPACE LETTER NUMBER "]++|" SPACES
-
-/* Llama 3 and Qwen2 differ in the digits that stay together only. */
-#define LLAMA3(numbers)                                                                            \
-    CONTRACTION_ANY_CASE "|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]++|" numbers                     \
-                         "| ?[^" SPACE LETTER NUMBER "]++[\\r\\n]*+|[" SPACE                       \
-                         "]*[\\r\\n]++|" SPACES
-
-static const struct split_rule rules[] = {
-    {.name = "gpt-2", .expression = {GPT2}},
-    {.name = "smollm", .expression = {"[" DIGIT "]", GPT2}},
-    {.name = "llama-bpe",
-     .expression = {LLAMA3("[" NUMBER "]{1,3}+")},
-     .whole_first = true,
-     .bos = true},
-    {.name = "qwen2", .expression = {LLAMA3("[" NUMBER "]")}, .nfc = true},
-};
-
-const struct split_rule *split_rule_find(struct tern_string name)
-{
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strlen(rules[i].name) == name.length &&
-            memcmp(rules[i].name, name.bytes, name.length) == 0)
-            return &rules[i];
-    return NULL;
-}
-
 struct splitter {
     struct unicode_classes *classes;
     pcre2_code *code[SPLIT_EXPRESSIONS];
     bool jit[SPLIT_EXPRESSIONS]; /* false where the system forbids memory that is executable */
+    /* Set of bytes that a match may begin with, owned by the code; NULL: any. */
+    const uint8_t *first[SPLIT_EXPRESSIONS];
     size_t count;
+    size_t bytes_from;
 };
 
 static enum tern_status compile(const char *expression, struct splitter *splitter,
@@ -72,8 +31,10 @@ static enum tern_status compile(const char *expression, struct splitter *splitte
     if (code == NULL)
         return tern_fail(error, TERN_FAILED, "pre-tokenizer expression: error %d at %zu", number,
                          where);
-    splitter->code[splitter->count] = code;
-    splitter->jit[splitter->count++] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+    const size_t level = splitter->count++;
+    splitter->code[level] = code;
+    splitter->jit[level] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+    (void)pcre2_pattern_info(code, PCRE2_INFO_FIRSTBITMAP, &splitter->first[level]);
     return TERN_OK;
 }
 
@@ -81,8 +42,10 @@ enum tern_status splitter_new(const struct split_rule *rule, struct splitter **o
                               struct tern_error *error)
 {
     struct splitter *splitter = calloc(1, sizeof *splitter);
-    if (splitter != NULL)
-        splitter->classes = unicode_classes_new();
+    if (splitter != NULL) {
+        splitter->classes = unicode_classes_new(rule->set, rule->ranges);
+        splitter->bytes_from = rule->bytes_from;
+    }
     enum tern_status status =
         splitter == NULL || splitter->classes == NULL
             ? tern_fail(error, TERN_NO_MEMORY, "no memory for a pre-tokenizer")
@@ -149,14 +112,29 @@ void split_work_free(struct split_work *work)
     *work = (struct split_work){0};
 }
 
-/* Cuts code[start .. end) and appends the ends of its pieces. */
-static int cut_piece(const struct splitter *splitter, size_t level, uint32_t start, uint32_t end,
-                     struct split_work *work)
+/* Most pieces that a later expression sees hold nothing that it could begin with. */
+static bool may_match(const uint8_t *first, const uint8_t *subject, size_t length)
+{
+    if (first == NULL)
+        return true;
+    for (size_t i = 0; i < length; i++)
+        if (first[subject[i] / 8] >> subject[i] % 8 & 1)
+            return true;
+    return false;
+}
+
+/* Cuts all[start .. end) and appends the ends of its pieces. */
+static int cut_piece(const struct splitter *splitter, size_t level, const uint8_t *all,
+                     uint32_t start, uint32_t end, struct split_work *work)
 {
     const size_t *match = pcre2_get_ovector_pointer(work->match);
-    const PCRE2_SPTR subject = work->code + start;
+    const PCRE2_SPTR subject = all + start;
     const pcre2_code *const code = splitter->code[level];
     const size_t length = end - start;
+    if (!may_match(splitter->first[level], subject, length)) {
+        work->end[work->count++] = end;
+        return 0;
+    }
     for (size_t at = 0; at < length;) {
         const int found =
             splitter->jit[level]
@@ -176,22 +154,19 @@ static int cut_piece(const struct splitter *splitter, size_t level, uint32_t sta
     return 0;
 }
 
-static int cut_all(const struct splitter *splitter, uint32_t codes, struct split_work *work)
+static int cut_level(const struct splitter *splitter, size_t level, const uint8_t *all,
+                     struct split_work *work)
 {
-    work->end[0] = codes;
-    work->count = 1;
-    for (size_t level = 0; level < splitter->count; level++) {
-        uint32_t *const before = work->end;
-        const size_t pieces = work->count;
-        work->end = work->other;
-        work->other = before;
-        work->count = 0;
-        for (size_t i = 0; i < pieces; i++) {
-            const int failed =
-                cut_piece(splitter, level, i == 0 ? 0 : before[i - 1], before[i], work);
-            if (failed != 0)
-                return failed;
-        }
+    uint32_t *const before = work->end;
+    const size_t pieces = work->count;
+    work->end = work->other;
+    work->other = before;
+    work->count = 0;
+    for (size_t i = 0; i < pieces; i++) {
+        const int failed =
+            cut_piece(splitter, level, all, i == 0 ? 0 : before[i - 1], before[i], work);
+        if (failed != 0)
+            return failed;
     }
     return 0;
 }
@@ -210,6 +185,23 @@ static void convert_ends(const char *text, struct split_work *work)
     }
 }
 
+static int cut_all(const struct splitter *splitter, const char *text, size_t length,
+                   struct split_work *work)
+{
+    const size_t codes = unicode_encode(splitter->classes, text, length, work->code);
+    const size_t bytes_from = splitter->bytes_from > 0 ? splitter->bytes_from : splitter->count;
+    work->end[0] = (uint32_t)codes;
+    work->count = 1;
+    int failed = 0;
+    for (size_t level = 0; failed == 0 && level < bytes_from; level++)
+        failed = cut_level(splitter, level, work->code, work);
+    if (codes != length)
+        convert_ends(text, work);
+    for (size_t level = bytes_from; failed == 0 && level < splitter->count; level++)
+        failed = cut_level(splitter, level, (const uint8_t *)text, work);
+    return failed;
+}
+
 enum tern_status split_text(const struct splitter *splitter, const char *text, size_t length,
                             struct split_work *work, struct tern_error *error)
 {
@@ -218,12 +210,9 @@ enum tern_status split_text(const struct splitter *splitter, const char *text, s
         return TERN_OK;
     if (!reserve(work, length))
         return tern_fail(error, TERN_NO_MEMORY, "no memory to tokenize %zu bytes", length);
-    const size_t codes = unicode_encode(splitter->classes, text, length, work->code);
-    const int failed = cut_all(splitter, (uint32_t)codes, work);
+    const int failed = cut_all(splitter, text, length, work);
     if (failed != 0)
         return tern_fail(error, TERN_FAILED, "pre-tokenizer failed on %zu bytes (PCRE2 error %d)",
                          length, failed);
-    if (codes != length)
-        convert_ends(text, work);
     return TERN_OK;
 }

@@ -5,15 +5,21 @@
 #ifndef TERN_TOKENIZER_SPLIT_H
 #define TERN_TOKENIZER_SPLIT_H
 
+#include "coordinator/tokenizer/unicode.h"
 #include "proto/catalog.h"
 
-enum { SPLIT_EXPRESSIONS = 4 };
+enum { SPLIT_EXPRESSIONS = 6 };
 
 struct split_rule {
     const char *name;
     /* Applied one after another: each cuts the pieces of the one before. What an expression does
      * not match, between two matches, is a piece too. */
     const char *expression[SPLIT_EXPRESSIONS];
+    /* From this expression on they see the bytes of the text, not its characters, and may cut a
+     * character; 0: none does. */
+    size_t bytes_from;
+    const struct unicode_range *set; /* characters that expressions know by more than class */
+    size_t ranges;
     bool nfc;         /* the text is brought to NFC first */
     bool whole_first; /* a piece that is a token as a whole is that token, before any merge */
     bool bos;         /* BOS is added if the file does not say */

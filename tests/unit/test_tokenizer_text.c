@@ -22,7 +22,7 @@ static struct tern_error error;
 static void classes_are_those_of_unicode_16(void **state)
 {
     (void)state;
-    struct unicode_classes *classes = unicode_classes_new();
+    struct unicode_classes *classes = unicode_classes_new(NULL, 0);
     assert_non_null(classes);
     static const struct {
         uint32_t point;
@@ -68,7 +68,7 @@ static void classes_are_the_references(void **state)
         {"Punctuation_pretokenizer",
          1 << UNICODE_PUNCTUATION | 1 << UNICODE_S_PUNCTUATION | 1 << UNICODE_M_PUNCTUATION},
     };
-    struct unicode_classes *classes = unicode_classes_new();
+    struct unicode_classes *classes = unicode_classes_new(NULL, 0);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         const json_t *list = json_object_get(ranges, sets[i].name);
         assert_true(json_array_size(list) > 0);
