@@ -5,6 +5,7 @@
  */
 #include "coordinator/tokenizer/split.h"
 
+#include "coordinator/tokenizer/split_run.h"
 #include "coordinator/tokenizer/unicode.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -13,29 +14,36 @@
 
 struct splitter {
     struct unicode_classes *classes;
-    pcre2_code *code[SPLIT_EXPRESSIONS];
-    bool jit[SPLIT_EXPRESSIONS]; /* false where the system forbids memory that is executable */
-    /* Set of bytes that a match may begin with, owned by the code; NULL: any. */
-    const uint8_t *first[SPLIT_EXPRESSIONS];
+    pcre2_code *code[SPLIT_STEPS]; /* NULL: a run */
+    bool jit[SPLIT_STEPS];         /* false where the system forbids memory that is executable */
+    struct split_run run[SPLIT_STEPS];
     size_t count;
     size_t bytes_from;
 };
 
-static enum tern_status compile(const char *expression, struct splitter *splitter,
+static enum tern_status prepare(const struct split_step *step, struct splitter *splitter,
                                 struct tern_error *error)
 {
+    const size_t level = splitter->count++;
+    if (step->expression == NULL) {
+        split_run_init(step, &splitter->run[level]);
+        return TERN_OK;
+    }
     int number;
     size_t where;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED, PCRE2_NEVER_UTF,
-                                     &number, &where, NULL);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)step->expression, PCRE2_ZERO_TERMINATED,
+                                     PCRE2_NEVER_UTF, &number, &where, NULL);
     if (code == NULL)
         return tern_fail(error, TERN_FAILED, "pre-tokenizer expression: error %d at %zu", number,
                          where);
-    const size_t level = splitter->count++;
     splitter->code[level] = code;
     splitter->jit[level] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
-    (void)pcre2_pattern_info(code, PCRE2_INFO_FIRSTBITMAP, &splitter->first[level]);
     return TERN_OK;
+}
+
+static bool is_step(const struct split_step *step)
+{
+    return step->expression != NULL || step->run != NULL;
 }
 
 enum tern_status splitter_new(const struct split_rule *rule, struct splitter **out,
@@ -50,8 +58,8 @@ enum tern_status splitter_new(const struct split_rule *rule, struct splitter **o
         splitter == NULL || splitter->classes == NULL
             ? tern_fail(error, TERN_NO_MEMORY, "no memory for a pre-tokenizer")
             : TERN_OK;
-    for (size_t i = 0; status == TERN_OK && i < SPLIT_EXPRESSIONS && rule->expression[i]; i++)
-        status = compile(rule->expression[i], splitter, error);
+    for (size_t i = 0; status == TERN_OK && i < SPLIT_STEPS && is_step(&rule->step[i]); i++)
+        status = prepare(&rule->step[i], splitter, error);
     if (status != TERN_OK) {
         splitter_free(splitter);
         return status;
@@ -112,49 +120,47 @@ void split_work_free(struct split_work *work)
     *work = (struct split_work){0};
 }
 
-/* Most pieces that a later expression sees hold nothing that it could begin with. */
-static bool may_match(const uint8_t *first, const uint8_t *subject, size_t length)
+static void add_match(struct split_work *work, uint32_t from, uint32_t start, uint32_t end)
 {
-    if (first == NULL)
-        return true;
-    for (size_t i = 0; i < length; i++)
-        if (first[subject[i] / 8] >> subject[i] % 8 & 1)
-            return true;
-    return false;
+    if (start > from)
+        work->end[work->count++] = start;
+    work->end[work->count++] = end;
 }
 
-/* Cuts all[start .. end) and appends the ends of its pieces. */
-static int cut_piece(const struct splitter *splitter, size_t level, const uint8_t *all,
-                     uint32_t start, uint32_t end, struct split_work *work)
+/* Cut subject[from .. to) and append the ends of its pieces. */
+static void cut_by_run(const struct split_run *run, const uint8_t *subject, uint32_t from,
+                       uint32_t to, struct split_work *work)
+{
+    const size_t length = to - from;
+    size_t at = 0, start, end;
+    for (; at < length && split_run_find(run, subject + from, length, at, &start, &end); at = end)
+        add_match(work, from + (uint32_t)at, from + (uint32_t)start, from + (uint32_t)end);
+    if (at < length)
+        work->end[work->count++] = to;
+}
+
+static int cut_by_expression(const pcre2_code *code, bool jit, const uint8_t *subject,
+                             uint32_t from, uint32_t to, struct split_work *work)
 {
     const size_t *match = pcre2_get_ovector_pointer(work->match);
-    const PCRE2_SPTR subject = all + start;
-    const pcre2_code *const code = splitter->code[level];
-    const size_t length = end - start;
-    if (!may_match(splitter->first[level], subject, length)) {
-        work->end[work->count++] = end;
-        return 0;
-    }
-    for (size_t at = 0; at < length;) {
+    const PCRE2_SPTR piece = subject + from;
+    const size_t length = to - from;
+    for (size_t at = 0; at < length; at = match[1]) {
         const int found =
-            splitter->jit[level]
-                ? pcre2_jit_match(code, subject, length, at, 0, work->match, work->context)
-                : pcre2_match(code, subject, length, at, 0, work->match, work->context);
-        if (found < 0) {
-            if (found != PCRE2_ERROR_NOMATCH)
-                return found;
-            work->end[work->count++] = end;
+            jit ? pcre2_jit_match(code, piece, length, at, 0, work->match, work->context)
+                : pcre2_match(code, piece, length, at, 0, work->match, work->context);
+        if (found == PCRE2_ERROR_NOMATCH) {
+            work->end[work->count++] = to;
             return 0;
         }
-        if (match[0] > at)
-            work->end[work->count++] = start + (uint32_t)match[0];
-        work->end[work->count++] = start + (uint32_t)match[1];
-        at = match[1];
+        if (found < 0)
+            return found;
+        add_match(work, from + (uint32_t)at, from + (uint32_t)match[0], from + (uint32_t)match[1]);
     }
     return 0;
 }
 
-static int cut_level(const struct splitter *splitter, size_t level, const uint8_t *all,
+static int cut_level(const struct splitter *splitter, size_t level, const uint8_t *subject,
                      struct split_work *work)
 {
     uint32_t *const before = work->end;
@@ -162,13 +168,17 @@ static int cut_level(const struct splitter *splitter, size_t level, const uint8_
     work->end = work->other;
     work->other = before;
     work->count = 0;
-    for (size_t i = 0; i < pieces; i++) {
-        const int failed =
-            cut_piece(splitter, level, all, i == 0 ? 0 : before[i - 1], before[i], work);
-        if (failed != 0)
-            return failed;
+    int failed = 0;
+    uint32_t from = 0;
+    for (size_t i = 0; failed == 0 && i < pieces; i++) {
+        if (splitter->code[level] == NULL)
+            cut_by_run(&splitter->run[level], subject, from, before[i], work);
+        else
+            failed = cut_by_expression(splitter->code[level], splitter->jit[level], subject, from,
+                                       before[i], work);
+        from = before[i];
     }
-    return 0;
+    return failed;
 }
 
 /* From characters to bytes. */

@@ -123,44 +123,71 @@ static const struct unicode_range llm_set[] = {
 
 #define SET(ranges_) .set = ranges_, .ranges = sizeof ranges_ / sizeof ranges_[0]
 
+#define EXPRESSION(text)                                                                           \
+    {                                                                                              \
+        .expression = (text)                                                                       \
+    }
+
+#define DIGITS_APART                                                                               \
+    {                                                                                              \
+        .run = DIGIT, .most = 1                                                                    \
+    }
+
 #define DEEPSEEK_V3(name_)                                                                         \
     {                                                                                              \
-        .name = name_, SET(v3_set), .expression = {                                                \
-            "[" NUMBER "]{1,3}+",                                                                  \
-            "[\\x90-\\x9f]++",                                                                     \
-            V3_WORDS                                                                               \
+        .name = name_, SET(v3_set), .step = {                                                      \
+            {.run = NUMBER, .most = 3},                                                            \
+            {.run = "\\x90-\\x9f"},                                                                \
+            EXPRESSION(V3_WORDS),                                                                  \
         }                                                                                          \
     }
 
 static const struct split_rule rules[] = {
-    {.name = "gpt-2", .expression = {GPT2}},
-    {.name = "smollm", .expression = {"[" DIGIT "]", GPT2}},
-    {.name = "starcoder", .expression = {"[" DIGIT "]", GPT2}},
-    {.name = "refact", .expression = {"[" DIGIT "]", GPT2}},
-    {.name = "olmo", .expression = {GPT2}},
-    {.name = "gpt-neox", .expression = {GPT2}, .nfc = true},
-    {.name = "mpt", .expression = {GPT2}, .nfc = true},
+    {.name = "gpt-2", .step = {EXPRESSION(GPT2)}},
+    {.name = "smollm", .step = {DIGITS_APART, EXPRESSION(GPT2)}},
+    {.name = "starcoder", .step = {DIGITS_APART, EXPRESSION(GPT2)}},
+    {.name = "refact", .step = {DIGITS_APART, EXPRESSION(GPT2)}},
+    {.name = "olmo", .step = {EXPRESSION(GPT2)}},
+    {.name = "gpt-neox", .step = {EXPRESSION(GPT2)}, .nfc = true},
+    {.name = "mpt", .step = {EXPRESSION(GPT2)}, .nfc = true},
     {.name = "falcon",
-     .expression = {"[" FALCON_SIGN "]++", GPT2, "[" FALCON_DIGIT "]++", "[0-9]{3}"},
+     .step =
+         {
+             {.run = FALCON_SIGN},
+             EXPRESSION(GPT2),
+             {.run = FALCON_DIGIT},
+             {.run = "0-9", .least = 3, .most = 3},
+         },
      .bytes_from = 2},
     {.name = "llama-bpe",
-     .expression = {LLAMA3("[" NUMBER "]{1,3}+")},
+     .step = {EXPRESSION(LLAMA3("[" NUMBER "]{1,3}+"))},
      .whole_first = true,
      .bos = true},
-    {.name = "qwen2", .expression = {LLAMA3("[" NUMBER "]")}, .nfc = true},
-    {.name = "gpt-4o", .expression = {GPT4O}, .whole_first = true},
+    {.name = "qwen2", .step = {EXPRESSION(LLAMA3("[" NUMBER "]"))}, .nfc = true},
+    {.name = "gpt-4o", .step = {EXPRESSION(GPT4O)}, .whole_first = true},
     DEEPSEEK_V3("deepseek-v3"),
     DEEPSEEK_V3("joyai-llm"),
     {.name = "deepseek-coder",
      SET(coder_set),
-     .expression = {"[\\r\\n]", "[" CODER_SPACE "]?[" CODER_LETTER "]++",
-                    "[" CODER_SPACE "]?[" CODER_SIGN "]++", "[\\x90-\\x9f]++",
-                    "[" CODER_DIGIT "]"}},
+     .step =
+         {
+             {.run = "\\r\\n", .most = 1},
+             {.run = CODER_LETTER, .before = CODER_SPACE},
+             {.run = CODER_SIGN, .before = CODER_SPACE},
+             {.run = "\\x90-\\x9f"},
+             {.run = CODER_DIGIT, .most = 1},
+         }},
     {.name = "deepseek-llm",
      SET(llm_set),
-     .expression = {"[\\r\\n]", "[" LLM_SPACE "]?[" LLM_LETTER "]++",
-                    "[" LLM_SPACE "]?[" LLM_SIGN "]++", "(?<![" LLM_SPACE "])[" LLM_SPACE "]++\\z",
-                    "[\\xc0-\\xff]++", "[" LLM_DIGIT "]"}},
+     .step =
+         {
+             {.run = "\\r\\n", .most = 1},
+             {.run = LLM_LETTER, .before = LLM_SPACE},
+             {.run = LLM_SIGN, .before = LLM_SPACE},
+             {.run = LLM_SPACE, .at_end = true},
+             {.run = "\\xc0-\\xff"},
+             {.run = LLM_DIGIT, .most = 1},
+         }},
 };
 
 const struct split_rule *split_rule_find(struct tern_string name)
