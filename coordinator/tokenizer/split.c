@@ -160,6 +160,26 @@ static int cut_by_expression(const pcre2_code *code, bool jit, const uint8_t *su
     return 0;
 }
 
+/* Most pieces hold no member of the class, or do not end in one. */
+static void cut_level_by_run(const struct split_run *run, const uint8_t *subject,
+                             const uint32_t *before, size_t pieces, struct split_work *work)
+{
+    const uint32_t all = before[pieces - 1];
+    uint32_t from = 0, member = 0; /* the first member from `from` on */
+    for (size_t i = 0; i < pieces; i++) {
+        const uint32_t to = before[i];
+        if (member < from)
+            member = from;
+        while (member < all && !run->run[subject[member]])
+            member++;
+        if (member >= to || (run->at_end && !run->run[subject[to - 1]]))
+            work->end[work->count++] = to;
+        else
+            cut_by_run(run, subject, from, to, work);
+        from = to;
+    }
+}
+
 static int cut_level(const struct splitter *splitter, size_t level, const uint8_t *subject,
                      struct split_work *work)
 {
@@ -168,16 +188,14 @@ static int cut_level(const struct splitter *splitter, size_t level, const uint8_
     work->end = work->other;
     work->other = before;
     work->count = 0;
-    int failed = 0;
-    uint32_t from = 0;
-    for (size_t i = 0; failed == 0 && i < pieces; i++) {
-        if (splitter->code[level] == NULL)
-            cut_by_run(&splitter->run[level], subject, from, before[i], work);
-        else
-            failed = cut_by_expression(splitter->code[level], splitter->jit[level], subject, from,
-                                       before[i], work);
-        from = before[i];
+    if (splitter->code[level] == NULL) {
+        cut_level_by_run(&splitter->run[level], subject, before, pieces, work);
+        return 0;
     }
+    int failed = 0;
+    for (size_t i = 0; failed == 0 && i < pieces; i++)
+        failed = cut_by_expression(splitter->code[level], splitter->jit[level], subject,
+                                   i == 0 ? 0 : before[i - 1], before[i], work);
     return failed;
 }
 
