@@ -99,11 +99,12 @@ static enum tern_status start(struct daemon *daemon, struct tern_error *error)
 {
     struct tern_runtime runtime;
     char libexec[PATH_MAX];
+    daemon->signals = take_signals();
+    if (daemon->signals < 0)
+        return tern_fail(error, TERN_FAILED, "cannot wait for signals: %s", strerror(errno));
     enum tern_status status = tern_runtime_open(&runtime, error);
     if (status != TERN_OK)
         return status;
-    if (daemon->signals < 0)
-        return tern_fail(error, TERN_FAILED, "cannot wait for signals: %s", strerror(errno));
     daemon->lock = tern_runtime_lock(&runtime, error);
     if (daemon->lock < 0)
         return error->status;
@@ -149,7 +150,7 @@ static void finish(struct daemon *daemon)
 
 int main(int argc, char **argv)
 {
-    struct daemon daemon = {.lock = -1};
+    struct daemon daemon = {.lock = -1, .signals = -1};
     struct tern_error error;
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("ternd %s\n", TERN_VERSION);
@@ -161,7 +162,6 @@ int main(int argc, char **argv)
     }
     fill_standard_files();
     tern_log_name("ternd");
-    daemon.signals = take_signals();
     raise_files();
     enum tern_status status = start(&daemon, &error);
     if (status == TERN_OK && !tern_loop_run(daemon.loop))

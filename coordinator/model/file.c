@@ -236,11 +236,6 @@ enum tern_status tern_file_get(struct tern_files *files, const char *path,
     return TERN_OK;
 }
 
-void tern_file_keep(struct tern_model_file *file)
-{
-    file->users++;
-}
-
 static void trim(struct tern_files *files)
 {
     for (;;) {

@@ -62,16 +62,15 @@ struct tern_files *tern_files_new(struct tern_supervisor *supervisor, tern_callb
                                   void *context); /* NULL: out of memory */
 void tern_files_free(struct tern_files *files);
 
+/* TERN_BAD_MODEL if there is no such file. */
 enum tern_status tern_identify(const char *path, struct tern_identity *identity,
                                struct tern_error *error);
 bool tern_same_file(const struct tern_identity *a, const struct tern_identity *b);
 
-/* The file at `path`, to be given back with tern_file_release. It may still be OPENING. TERN_USAGE
- * if there is no such file; TERN_NO_MEMORY. */
+/* The file at `path`, to be given back with tern_file_release. It may still be OPENING.
+ * TERN_BAD_MODEL if there is no such file, TERN_NO_MEMORY; also what tern_loader_open returns. */
 enum tern_status tern_file_get(struct tern_files *files, const char *path,
                                struct tern_model_file **out, struct tern_error *error);
-/* One more user. */
-void tern_file_keep(struct tern_model_file *file);
 void tern_file_release(struct tern_model_file *file);
 
 /* Reads all tensors into the weights segment, see tern_loader_fill. The file is OPEN and nobody

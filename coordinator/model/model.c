@@ -15,6 +15,7 @@ struct tern_models {
     struct tern_files *files;
     struct tern_model *list;
     uint32_t last_number; /* of a binding */
+    uint64_t leaving;     /* bytes of models just unloaded, which processes still map */
     tern_callback changed;
     void *context;
 };
@@ -75,6 +76,7 @@ static void unload(struct tern_model *model)
         tern_scheduler_remove_lane(models->scheduler, &model->lane);
     if (model->bound)
         tern_supervisor_release(models->supervisor, model->lane.number);
+    models->leaving += tern_model_committed(model);
     tern_model_strip(model);
     tern_file_release(model->file);
     free(model);
@@ -114,7 +116,7 @@ static uint64_t promised(const struct tern_models *models, const struct tern_mod
     uint64_t sum = 0;
     for (const struct tern_model *model = models->list; model != NULL; model = model->next) {
         const uint64_t here = tern_model_committed(model);
-        if (model != except && model->size.bytes > here)
+        if (model != except && model->state != TERN_MODEL_FAILED && model->size.bytes > here)
             sum += model->size.bytes - here;
     }
     return sum;
@@ -162,6 +164,20 @@ static enum tern_status make_seat(struct tern_models *models, struct tern_error 
     return TERN_OK;
 }
 
+/* Bytes that the model may use beside all others. */
+static enum tern_status find_room(const struct tern_model *model, uint64_t *room,
+                                  struct tern_error *error)
+{
+    const struct tern_models *models = model->models;
+    const uint64_t taken = promised(models, model);
+    const enum tern_status status = tern_memory_room(room, error);
+    if (status != TERN_OK)
+        return status;
+    *room += models->leaving;
+    *room = *room > taken ? *room - taken : 0;
+    return TERN_OK;
+}
+
 /* Chooses the model's size, unloading idle models where that makes the room. What they held comes
  * back as soon as the worker has unmapped it, which it does before it binds the next plan. */
 static enum tern_status make_room(struct tern_model *model, struct tern_error *error)
@@ -169,11 +185,9 @@ static enum tern_status make_room(struct tern_model *model, struct tern_error *e
     struct tern_models *models = model->models;
     const struct tern_catalog *catalog = model->file->catalog;
     uint64_t room;
-    enum tern_status status = tern_memory_room(&room, error);
+    enum tern_status status = find_room(model, &room, error);
     if (status != TERN_OK)
         return status;
-    const uint64_t taken = promised(models, model);
-    room = room > taken ? room - taken : 0;
     status =
         tern_choose_size(catalog, &model->options, room + reclaimable(models), &model->size, error);
     while (status == TERN_OK && model->size.bytes > room) {
@@ -197,6 +211,7 @@ static void on_lost(void *context, const struct tern_error *error)
     struct tern_model *model = context;
     model->bound = false;
     fail(model, error);
+    tern_models_advance(model->models);
 }
 
 static void on_bound(void *context, const struct tern_error *error)
@@ -297,6 +312,19 @@ static struct tern_model *predecessor(const struct tern_model *model)
     return NULL;
 }
 
+/* Would the model fit in the place of `other`? That one must not go for one that is refused. */
+static enum tern_status check_place(const struct tern_model *model, const struct tern_model *other,
+                                    struct tern_error *error)
+{
+    struct tern_size_choice size;
+    uint64_t room;
+    const enum tern_status status = find_room(model, &room, error);
+    if (status != TERN_OK)
+        return status;
+    room += reclaimable(model->models) + (idle(other) ? 0 : other->size.bytes);
+    return tern_choose_size(model->file->catalog, &model->options, room, &size, error);
+}
+
 static bool advance_opening(struct tern_model *model)
 {
     if (model->file->state == TERN_FILE_OPENING)
@@ -313,6 +341,10 @@ static bool advance_waiting(struct tern_model *model)
 {
     struct tern_error error;
     struct tern_model *other = predecessor(model);
+    if (other != NULL && !other->retiring && check_place(model, other, &error) != TERN_OK) {
+        fail(model, &error);
+        return true;
+    }
     if (other != NULL) {
         const bool news = !other->retiring;
         other->retiring = true;
@@ -362,6 +394,7 @@ void tern_models_advance(struct tern_models *models)
     bool any = false;
     while (advance_one(models))
         any = true;
+    models->leaving = 0;
     if (any)
         changed(models);
 }

@@ -69,7 +69,7 @@ void tern_models_free(struct tern_models *models);
 const struct tern_model *tern_models_first(const struct tern_models *models);
 
 /* The model with these options, loading it if need be; to be given back with tern_model_release.
- * TERN_USAGE if there is no such file. */
+ * TERN_BAD_MODEL if there is no such file. */
 enum tern_status tern_model_get(struct tern_models *models, const char *path,
                                 const struct tern_options *options, struct tern_model **out,
                                 struct tern_error *error);

@@ -133,7 +133,7 @@ enum tern_status tern_choose_size(const struct tern_catalog *catalog,
     if (status != TERN_OK)
         return status;
     *choice = (struct tern_size_choice){.context = context,
-                                        .trained = hyper.trained_context,
+                                        .trained = trained,
                                         .pages = tern_pages_for(context),
                                         .bytes = sizes.total,
                                         .weights = sizes.weights};

@@ -10,7 +10,7 @@
 
 struct tern_size_choice {
     uint32_t context; /* positions of one session */
-    uint32_t trained; /* what the file says */
+    uint32_t trained; /* what the file says, at most TERN_MAX_CONTEXT */
     uint32_t pages;   /* of the KV pool: at least one context */
     uint64_t bytes;   /* of everything the model needs */
     uint64_t weights; /* of these */

@@ -30,7 +30,7 @@ uint32_t tern_session_outputs(const struct tern_session *session)
 
 void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns)
 {
-    if (rows < MEASURED_ROWS)
+    if (rows < MEASURED_ROWS || ns == 0)
         return;
     const uint64_t row_ns = ns / rows + 1;
     lane->row_ns = lane->row_ns == 0 ? row_ns : (lane->row_ns * 3 + row_ns) / 4;
@@ -148,20 +148,22 @@ static bool alone_with_pages(const struct tern_lane *lane, const struct tern_ses
     return true;
 }
 
-/* Pages for the session's rows, taken from younger sessions if need be. */
-static void cover_rows(struct tern_composer *composer, struct tern_session *session)
+/* Pages for the session's rows, taken from younger sessions if need be. False: it lost its rows,
+ * evicted or ended. */
+static bool cover_rows(struct tern_composer *composer, struct tern_session *session)
 {
     struct tern_lane *lane = session->lane;
     while (!cover(composer, session, session->computed + session->rows)) {
         struct tern_session *victim = youngest(session);
         if (victim == session && alone_with_pages(lane, session)) {
             tern_session_end(composer, session, "length"); /* the cache holds no more of it */
-            return;
+            return false;
         }
         evict(composer, victim);
         if (victim == session)
-            return;
+            return false;
     }
+    return true;
 }
 
 /* ---- rows ---- */
@@ -236,13 +238,15 @@ static void give_rows(struct tern_lane *lane)
     lane->turn = count == 0 ? 0 : (lane->turn + (served < count ? served : 1)) % count;
 }
 
-static uint32_t cover_all(struct tern_composer *composer, struct tern_lane *lane)
+/* Rows that have their pages; *lost: some session had to give up its own. */
+static uint32_t cover_all(struct tern_composer *composer, struct tern_lane *lane, bool *lost)
 {
     uint32_t rows = 0;
+    *lost = false;
     for (struct tern_session *s = lane->sessions, *next; s != NULL; s = next) {
         next = s->next;
-        if (s->rows > 0)
-            cover_rows(composer, s);
+        if (s->rows > 0 && !cover_rows(composer, s))
+            *lost = true;
     }
     for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
         rows += s->rows;
@@ -261,24 +265,29 @@ static bool evict_resting(struct tern_composer *composer, struct tern_lane *lane
     return false;
 }
 
+/* Whoever lost its rows left pages or a page table to others, so it is tried again for them. That
+ * ends: a session is let in again only when there are pages for all it needs. */
 uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
 {
     uint32_t rows;
+    bool lost;
     do {
         admit(composer, lane);
         give_rows(lane);
-        rows = cover_all(composer, lane);
-    } while (rows == 0 && evict_resting(composer, lane));
+        rows = cover_all(composer, lane, &lost);
+    } while (rows == 0 && (lost || evict_resting(composer, lane)));
     return rows;
 }
 
 uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,
                             uint32_t rows)
 {
+    struct tern_lane *lane = session->lane;
+    bool lost;
     if (session->sequence < 0 && !take_sequence(composer, session))
         return 0;
     session->rows = rows < wanted(session) ? rows : wanted(session);
-    return cover_all(composer, session->lane);
+    return cover_all(composer, lane, &lost);
 }
 
 uint32_t tern_compose_ahead(struct tern_composer *composer, struct tern_session *session,

@@ -20,7 +20,8 @@ bool tern_session_runnable(const struct tern_session *session);
 /* Gives every session that takes part its `rows` and pages; sessions that found no pages lose
  * theirs. Returns the rows of the step, 0: nothing can run now. */
 uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane);
-/* The same for this session alone, at most `rows` rows. */
+/* The same for this session alone, at most `rows` rows. 0: older sessions hold all pages, or it has
+ * ended. */
 uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,
                             uint32_t rows);
 
@@ -40,7 +41,7 @@ void tern_compose_step(const struct tern_lane *lane, struct tern_step *step);
 void tern_session_end(struct tern_composer *composer, struct tern_session *session,
                       const char *reason);
 
-/* The step of `rows` rows took the worker `ns`. */
+/* The step of `rows` rows took the worker `ns`, 0: not known. */
 void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns);
 
 #endif

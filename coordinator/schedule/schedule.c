@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 enum {
-    RETRY_NS = 2 * 1000 * 1000, /* while the worker is being restarted */
+    RETRY_NS = 2 * 1000 * 1000, /* while the worker is being restarted, or a run must end */
     RUN_AHEAD = 16,             /* steps granted at most: what cancelling may have to wait for */
 };
 
@@ -90,14 +90,16 @@ static struct tern_session *find_suspect(struct tern_scheduler *s)
     return NULL;
 }
 
-/* Gives rows to the sessions of the next step; its lane, or NULL: nothing can run. */
+/* Gives rows to the sessions of the next step; its lane, or NULL: nothing can run. A suspect that
+ * finds no pages waits like others: those that hold them must get on. */
 static struct tern_lane *compose_next(struct tern_scheduler *s, uint32_t *rows)
 {
     struct tern_session *suspect = find_suspect(s);
     if (suspect != NULL) {
         struct tern_lane *lane = suspect->lane;
         *rows = tern_compose_alone(&s->composer, suspect, suspect->suspect);
-        return *rows > 0 ? lane : NULL;
+        if (*rows > 0)
+            return lane;
     }
     for (struct tern_lane *lane = s->lanes; lane != NULL; lane = lane->next) {
         if (!lane_runnable(lane) || (*rows = tern_compose(&s->composer, lane)) == 0)
@@ -109,12 +111,13 @@ static struct tern_lane *compose_next(struct tern_scheduler *s, uint32_t *rows)
     return NULL;
 }
 
-/* Is there a session that could run, but is not in the step? */
-static bool others_wait(const struct tern_scheduler *s)
+/* May no step follow by itself? Somebody could run who is not in the step, or who is in it wants
+ * it no more. */
+static bool run_ahead_is_unwanted(const struct tern_scheduler *s)
 {
     for (const struct tern_lane *lane = s->lanes; lane != NULL; lane = lane->next)
         for (const struct tern_session *i = lane->sessions; i != NULL; i = i->next)
-            if (i->rows == 0 && tern_session_runnable(i))
+            if (i->rows == 0 ? tern_session_runnable(i) : i->cancelled)
                 return true;
     return false;
 }
@@ -130,7 +133,7 @@ static void grant(struct tern_scheduler *s)
         session = session->next;
     if (session == NULL || session->rows != step->rows || session->every_row ||
         !(step->row[step->rows - 1].flags & TERN_ROW_ARGMAX) || s->flight.deaths > 0 ||
-        session->suspect > 0 || others_wait(s))
+        session->suspect > 0 || run_ahead_is_unwanted(s))
         return;
     const uint32_t left = session->limit - session->count - 1;
     step->grant = tern_compose_ahead(&s->composer, session, left < RUN_AHEAD ? left : RUN_AHEAD);
@@ -139,6 +142,19 @@ static void grant(struct tern_scheduler *s)
     step->end_tokens = lane->end_tokens;
     for (uint32_t i = 0; i < lane->end_tokens; i++)
         step->end_token[i] = lane->end_token[i];
+}
+
+static void retry(void *context)
+{
+    struct tern_scheduler *s = context;
+    s->retry = 0;
+    tern_scheduler_go_on(s);
+}
+
+static void retry_soon(struct tern_scheduler *s)
+{
+    if (s->retry == 0)
+        s->retry = tern_loop_timer(s->loop, tern_now_ns() + RETRY_NS, retry, s);
 }
 
 void tern_flight_finish(struct tern_scheduler *s)
@@ -163,6 +179,8 @@ void tern_flight_revoke(struct tern_scheduler *s)
         flight->last = newest > flight->number ? newest : flight->number;
     if (flight->next > flight->last)
         tern_flight_finish(s);
+    else
+        retry_soon(s); /* the newest may be one that the worker takes back without a word */
 }
 
 static void issue(struct tern_scheduler *s)
@@ -190,19 +208,6 @@ static void issue(struct tern_scheduler *s)
     flight->last = flight->number + s->step.grant;
 }
 
-static void retry(void *context)
-{
-    struct tern_scheduler *s = context;
-    s->retry = 0;
-    tern_scheduler_go_on(s);
-}
-
-static void retry_soon(struct tern_scheduler *s)
-{
-    if (s->retry == 0)
-        s->retry = tern_loop_timer(s->loop, tern_now_ns() + RETRY_NS, retry, s);
-}
-
 static bool has_work(const struct tern_scheduler *s)
 {
     if (s->flight.lost)
@@ -216,7 +221,7 @@ static bool has_work(const struct tern_scheduler *s)
 /* Issues the next step if none is in flight and something can run. */
 static void pump(struct tern_scheduler *s)
 {
-    if (s->flight.issued && others_wait(s))
+    if (s->flight.issued && run_ahead_is_unwanted(s))
         tern_flight_revoke(s);
     if (s->flight.issued || !has_work(s))
         return;

@@ -182,9 +182,9 @@ static void stream_tokens(struct tern_request *request, bool last)
     char *text = NULL;
     size_t length = 0;
     const enum tern_status status = decode(request, ids, count, last, &text, &length, &error);
-    if (status != TERN_OK)
-        tern_log("error", "request %" PRIu64 ": %s", request->number, error.message);
-    if (count > 0 || length > 0) {
+    if (status != TERN_OK) {
+        tern_request_give_up(request, &error);
+    } else if (count > 0 || length > 0) {
         tern_reply_begin(&pack, TERN_MSG_TOKENS, request->number);
         if (count > 0)
             tern_pack_bytes(&pack, TERN_F_TOKENS, ids, count * sizeof *ids);

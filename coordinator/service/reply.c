@@ -10,7 +10,8 @@ void tern_reply_begin(struct tern_pack *pack, enum tern_message_kind kind, uint6
     tern_pack_u64(pack, TERN_F_REQUEST, request);
 }
 
-/* The client vanished, or its queue is full although credit bounds it: nothing more goes there. */
+/* The client vanished, its queue is full although credit bounds it, or there is no memory for its
+ * reply: nothing more goes there, since an answer with a gap would look like a whole one. */
 static void lose_client(struct tern_service *service, const struct tern_client *client)
 {
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
@@ -26,11 +27,11 @@ void tern_reply_send(struct tern_request *request, struct tern_pack *pack)
     const void *bytes = tern_pack_end(pack, &size);
     const struct tern_client *client = &request->client;
     void *socket = request->service->socket;
-    if (!request->gone && bytes != NULL) {
-        if (zmq_send(socket, client->id, client->bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
-            zmq_send(socket, bytes, size, ZMQ_DONTWAIT) < 0)
-            lose_client(request->service, client);
-    }
+    if (!request->gone &&
+        (bytes == NULL ||
+         zmq_send(socket, client->id, client->bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
+         zmq_send(socket, bytes, size, ZMQ_DONTWAIT) < 0))
+        lose_client(request->service, client);
     request->sent_ns = tern_now_ns();
     tern_pack_free(pack);
 }

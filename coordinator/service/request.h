@@ -102,6 +102,9 @@ void tern_request_acknowledge(struct tern_request *request, uint64_t count);
 /* What the session may compute with the credit that is left. */
 void tern_request_update_credit(struct tern_request *request);
 
+/* The request ends with this error, and its session with it. */
+void tern_request_give_up(struct tern_request *request, const struct tern_error *error);
+
 /* ---- what each kind does; each returns when it has finished or must wait for a change ---- */
 
 /* tokenize, detokenize, info, plan: the file is OPEN. */

@@ -54,7 +54,7 @@ static void sweep(struct tern_service *service)
     }
 }
 
-static void give_up(struct tern_request *request, const struct tern_error *error)
+void tern_request_give_up(struct tern_request *request, const struct tern_error *error)
 {
     if (!request->finished)
         tern_reply_error(request, error);
@@ -185,7 +185,7 @@ static void beat(struct tern_request *request, uint64_t now)
         return;
     if (request->starved_ns != 0 && now - request->starved_ns > TERN_STARVED_NS) {
         tern_fail(&error, TERN_FAILED, "the client took no reply for 60 s; its request ends");
-        give_up(request, &error);
+        tern_request_give_up(request, &error);
         return;
     }
     if (now - request->sent_ns < TERN_PULSE_NS)

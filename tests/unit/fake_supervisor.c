@@ -247,6 +247,12 @@ bool fake_run(struct tern_scheduler *scheduler)
     return true;
 }
 
+void fake_take_back(void)
+{
+    fake.ahead = 0;
+    run.goes_on = fake.in_flight = false;
+}
+
 void fake_lose(struct tern_scheduler *scheduler, enum tern_death death)
 {
     const struct tern_supervisor_events events = tern_scheduler_events(scheduler);

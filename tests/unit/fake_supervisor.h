@@ -45,6 +45,8 @@ bool fake_finish(struct tern_scheduler *scheduler);
 bool fake_finish_some(struct tern_scheduler *scheduler, uint32_t tokens);
 /* Further tokens of the run; false when it is over. */
 bool fake_run(struct tern_scheduler *scheduler);
+/* A revoked run ends without the steps that the worker seemed to have begun (fake.ahead). */
+void fake_take_back(void);
 /* The worker dies in the step. */
 void fake_lose(struct tern_scheduler *scheduler, enum tern_death death);
 

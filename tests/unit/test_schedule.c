@@ -210,6 +210,33 @@ static void a_full_cache_ends_a_lone_session(void **state)
     fake_close(scheduler, &lane);
 }
 
+static void who_waits_goes_on_when_a_full_cache_ends_another(void **state)
+{
+    (void)state;
+    open_lane(64, 2);
+    submit(0, 100, 300, false, 0);
+    submit(1, 70, 20, false, 0);
+    finish_all();
+    check_answer(&owners[0], 2 * TERN_PAGE_POSITIONS - 100 + 1);
+    check_answer(&owners[1], 20);
+    fake_close(scheduler, &lane);
+}
+
+/* The younger one has the turn, and the older one all other pages. */
+static void one_row_without_a_page_stops_nobody(void **state)
+{
+    (void)state;
+    open_lane(1, 5);
+    submit(0, 150, 150, false, 0);
+    for (int i = 0; i < 149; i++)
+        fake_finish(scheduler);
+    submit(1, 10, 100, false, 0);
+    finish_all();
+    check_answer(&owners[0], 150);
+    check_answer(&owners[1], 100);
+    fake_close(scheduler, &lane);
+}
+
 static void rows_are_bounded_by_time(void **state)
 {
     (void)state;
@@ -408,6 +435,28 @@ static void the_guilty_one_is_found(void **state)
     find_the_guilty(TERN_DEATH_KILLED, 10);
 }
 
+/* A suspect rests, loses its pages to an older session, and comes back while there are none. */
+static void a_suspect_without_pages_stops_nobody(void **state)
+{
+    (void)state;
+    open_lane(64, 8);
+    submit(0, 100, 400, false, 0);
+    submit(1, 100, 200, false, 0);
+    fake_finish(scheduler);
+    fake_lose(scheduler, TERN_DEATH_FAULT);
+    fake_lose(scheduler, TERN_DEATH_FAULT);
+    assert_true(owners[1].session->suspect > 0);
+    owners[1].session->credit = 0;
+    while (owners[1].session->pages > 0 || tern_pages_available(lane.pages) > 0)
+        assert_true(fake_finish(scheduler));
+    owners[1].session->credit = UINT32_MAX;
+    assert_true(owners[1].session->suspect > 0);
+    finish_all();
+    check_answer(&owners[0], 400);
+    check_answer(&owners[1], 200);
+    fake_close(scheduler, &lane);
+}
+
 static void a_restart_is_waited_for(void **state)
 {
     (void)state;
@@ -486,6 +535,24 @@ static void a_cancelled_run_keeps_its_pages_until_it_is_over(void **state)
     fake_close(scheduler, &lane);
 }
 
+/* The worker said that it begins a step, saw the limit late, and says nothing more. */
+static void a_step_that_is_taken_back_holds_up_no_end(void **state)
+{
+    (void)state;
+    open_lane(64, 16);
+    fake.ahead = 1;
+    submit(0, 10, 60, false, 0);
+    fake_finish_some(scheduler, 3);
+    tern_scheduler_cancel(scheduler, owners[0].session);
+    assert_false(owners[0].ended);
+    assert_non_null(fake.timer);
+    fake_take_back();
+    fake.timer(fake.timer_context);
+    assert_true(owners[0].ended);
+    assert_string_equal(owners[0].reason, "cancelled");
+    fake_close(scheduler, &lane);
+}
+
 static void deaths_in_a_run_cost_no_token(void **state)
 {
     (void)state;
@@ -510,6 +577,8 @@ int main(void)
         cmocka_unit_test(more_sessions_than_page_tables),
         cmocka_unit_test(the_youngest_gives_its_pages),
         cmocka_unit_test(a_full_cache_ends_a_lone_session),
+        cmocka_unit_test(who_waits_goes_on_when_a_full_cache_ends_another),
+        cmocka_unit_test(one_row_without_a_page_stops_nobody),
         cmocka_unit_test(rows_are_bounded_by_time),
         cmocka_unit_test(end_tokens_stop_and_stay_out),
         cmocka_unit_test(logits_come_in_order_within_credit),
@@ -519,10 +588,12 @@ int main(void)
         cmocka_unit_test(a_fault_fails_its_row_only),
         cmocka_unit_test(deaths_cost_no_token),
         cmocka_unit_test(the_guilty_one_is_found),
+        cmocka_unit_test(a_suspect_without_pages_stops_nobody),
         cmocka_unit_test(a_restart_is_waited_for),
         cmocka_unit_test(a_lone_greedy_session_runs_ahead),
         cmocka_unit_test(runs_are_revoked),
         cmocka_unit_test(a_cancelled_run_keeps_its_pages_until_it_is_over),
+        cmocka_unit_test(a_step_that_is_taken_back_holds_up_no_end),
         cmocka_unit_test(deaths_in_a_run_cost_no_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
