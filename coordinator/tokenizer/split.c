@@ -1,94 +1,65 @@
 /*
- * The expressions are the published ones, written over class bytes (unicode.h): PCRE2 sees no UTF-8
- * and needs no Unicode tables, which differ from version to version and are older than the
- * reference's in Debian 12 (14 against 16).
- *
- * Nothing here nests or repeats a group, so a match takes no stack however long a run is. What must
- * give characters back (a run of spaces before a word gives its last one) scans its run once more,
- * so time stays linear.
+ * Cutting by expressions over class bytes (unicode.h): PCRE2 sees no UTF-8 and needs no Unicode
+ * tables, which differ from version to version and are older than the reference's in Debian 12 (14
+ * against 16).
  */
 #include "coordinator/tokenizer/split.h"
 
+#include "coordinator/tokenizer/split_run.h"
 #include "coordinator/tokenizer/unicode.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Contents of character classes, by enum unicode_class. */
-#define LETTER "A-Za-z\\x81-\\x86"
-#define NUMBER "0-9\\x88"
-#define DIGIT  "0-9\\x88\\x8f"
-#define SPACE  "\\t-\\r \\x8b"
-
-/* English contractions; \x83 is the long s, which equals s when case is ignored. */
-#define CONTRACTION          "'s|'t|'re|'ve|'m|'ll|'d"
-#define CONTRACTION_ANY_CASE "'[sStTmMdD\\x83]|'[rRvV][eE]|'[lL][lL]"
-
-/* A run of spaces, but for its last one if more text follows; then what is left of it. */
-#define SPACES "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
-
-#define GPT2 CONTRACTION "| ?[" LETTER "]++| ?[" NUMBER "]++| ?[^" SPACE LETTER NUMBER "]++|" SPACES
-
-/* Llama 3 and Qwen2 differ in the digits that stay together only. */
-#define LLAMA3(numbers)                                                                            \
-    CONTRACTION_ANY_CASE "|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]++|" numbers                     \
-                         "| ?[^" SPACE LETTER NUMBER "]++[\\r\\n]*+|[" SPACE                       \
-                         "]*[\\r\\n]++|" SPACES
-
-static const struct split_rule rules[] = {
-    {.name = "gpt-2", .expression = {GPT2}},
-    {.name = "smollm", .expression = {"[" DIGIT "]", GPT2}},
-    {.name = "llama-bpe",
-     .expression = {LLAMA3("[" NUMBER "]{1,3}+")},
-     .whole_first = true,
-     .bos = true},
-    {.name = "qwen2", .expression = {LLAMA3("[" NUMBER "]")}, .nfc = true},
-};
-
-const struct split_rule *split_rule_find(struct tern_string name)
-{
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strlen(rules[i].name) == name.length &&
-            memcmp(rules[i].name, name.bytes, name.length) == 0)
-            return &rules[i];
-    return NULL;
-}
-
 struct splitter {
     struct unicode_classes *classes;
-    pcre2_code *code[SPLIT_EXPRESSIONS];
-    bool jit[SPLIT_EXPRESSIONS]; /* false where the system forbids memory that is executable */
+    pcre2_code *code[SPLIT_STEPS]; /* NULL: a run */
+    bool jit[SPLIT_STEPS];         /* false where the system forbids memory that is executable */
+    struct split_run run[SPLIT_STEPS];
     size_t count;
+    size_t bytes_from;
 };
 
-static enum tern_status compile(const char *expression, struct splitter *splitter,
+static enum tern_status prepare(const struct split_step *step, struct splitter *splitter,
                                 struct tern_error *error)
 {
+    const size_t level = splitter->count++;
+    if (step->expression == NULL) {
+        split_run_init(step, &splitter->run[level]);
+        return TERN_OK;
+    }
     int number;
     size_t where;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED, PCRE2_NEVER_UTF,
-                                     &number, &where, NULL);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)step->expression, PCRE2_ZERO_TERMINATED,
+                                     PCRE2_NEVER_UTF, &number, &where, NULL);
     if (code == NULL)
         return tern_fail(error, TERN_FAILED, "pre-tokenizer expression: error %d at %zu", number,
                          where);
-    splitter->code[splitter->count] = code;
-    splitter->jit[splitter->count++] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+    splitter->code[level] = code;
+    splitter->jit[level] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
     return TERN_OK;
+}
+
+static bool is_step(const struct split_step *step)
+{
+    return step->expression != NULL || step->run != NULL;
 }
 
 enum tern_status splitter_new(const struct split_rule *rule, struct splitter **out,
                               struct tern_error *error)
 {
     struct splitter *splitter = calloc(1, sizeof *splitter);
-    if (splitter != NULL)
-        splitter->classes = unicode_classes_new();
+    if (splitter != NULL) {
+        splitter->classes = unicode_classes_new(rule->set, rule->ranges);
+        splitter->bytes_from = rule->bytes_from;
+    }
     enum tern_status status =
         splitter == NULL || splitter->classes == NULL
             ? tern_fail(error, TERN_NO_MEMORY, "no memory for a pre-tokenizer")
             : TERN_OK;
-    for (size_t i = 0; status == TERN_OK && i < SPLIT_EXPRESSIONS && rule->expression[i]; i++)
-        status = compile(rule->expression[i], splitter, error);
+    for (size_t i = 0; status == TERN_OK && i < SPLIT_STEPS && is_step(&rule->step[i]); i++)
+        status = prepare(&rule->step[i], splitter, error);
     if (status != TERN_OK) {
         splitter_free(splitter);
         return status;
@@ -149,51 +120,83 @@ void split_work_free(struct split_work *work)
     *work = (struct split_work){0};
 }
 
-/* Cuts code[start .. end) and appends the ends of its pieces. */
-static int cut_piece(const struct splitter *splitter, size_t level, uint32_t start, uint32_t end,
-                     struct split_work *work)
+static void add_match(struct split_work *work, uint32_t from, uint32_t start, uint32_t end)
+{
+    if (start > from)
+        work->end[work->count++] = start;
+    work->end[work->count++] = end;
+}
+
+/* Cut subject[from .. to) and append the ends of its pieces. */
+static void cut_by_run(const struct split_run *run, const uint8_t *subject, uint32_t from,
+                       uint32_t to, struct split_work *work)
+{
+    const size_t length = to - from;
+    size_t at = 0, start, end;
+    for (; at < length && split_run_find(run, subject + from, length, at, &start, &end); at = end)
+        add_match(work, from + (uint32_t)at, from + (uint32_t)start, from + (uint32_t)end);
+    if (at < length)
+        work->end[work->count++] = to;
+}
+
+static int cut_by_expression(const pcre2_code *code, bool jit, const uint8_t *subject,
+                             uint32_t from, uint32_t to, struct split_work *work)
 {
     const size_t *match = pcre2_get_ovector_pointer(work->match);
-    const PCRE2_SPTR subject = work->code + start;
-    const pcre2_code *const code = splitter->code[level];
-    const size_t length = end - start;
-    for (size_t at = 0; at < length;) {
+    const PCRE2_SPTR piece = subject + from;
+    const size_t length = to - from;
+    for (size_t at = 0; at < length; at = match[1]) {
         const int found =
-            splitter->jit[level]
-                ? pcre2_jit_match(code, subject, length, at, 0, work->match, work->context)
-                : pcre2_match(code, subject, length, at, 0, work->match, work->context);
-        if (found < 0) {
-            if (found != PCRE2_ERROR_NOMATCH)
-                return found;
-            work->end[work->count++] = end;
+            jit ? pcre2_jit_match(code, piece, length, at, 0, work->match, work->context)
+                : pcre2_match(code, piece, length, at, 0, work->match, work->context);
+        if (found == PCRE2_ERROR_NOMATCH) {
+            work->end[work->count++] = to;
             return 0;
         }
-        if (match[0] > at)
-            work->end[work->count++] = start + (uint32_t)match[0];
-        work->end[work->count++] = start + (uint32_t)match[1];
-        at = match[1];
+        if (found < 0)
+            return found;
+        add_match(work, from + (uint32_t)at, from + (uint32_t)match[0], from + (uint32_t)match[1]);
     }
     return 0;
 }
 
-static int cut_all(const struct splitter *splitter, uint32_t codes, struct split_work *work)
+/* Most pieces hold no member of the class, or do not end in one. */
+static void cut_level_by_run(const struct split_run *run, const uint8_t *subject,
+                             const uint32_t *before, size_t pieces, struct split_work *work)
 {
-    work->end[0] = codes;
-    work->count = 1;
-    for (size_t level = 0; level < splitter->count; level++) {
-        uint32_t *const before = work->end;
-        const size_t pieces = work->count;
-        work->end = work->other;
-        work->other = before;
-        work->count = 0;
-        for (size_t i = 0; i < pieces; i++) {
-            const int failed =
-                cut_piece(splitter, level, i == 0 ? 0 : before[i - 1], before[i], work);
-            if (failed != 0)
-                return failed;
-        }
+    const uint32_t all = before[pieces - 1];
+    uint32_t from = 0, member = 0; /* the first member from `from` on */
+    for (size_t i = 0; i < pieces; i++) {
+        const uint32_t to = before[i];
+        if (member < from)
+            member = from;
+        while (member < all && !run->run[subject[member]])
+            member++;
+        if (member >= to || (run->at_end && !run->run[subject[to - 1]]))
+            work->end[work->count++] = to;
+        else
+            cut_by_run(run, subject, from, to, work);
+        from = to;
     }
-    return 0;
+}
+
+static int cut_level(const struct splitter *splitter, size_t level, const uint8_t *subject,
+                     struct split_work *work)
+{
+    uint32_t *const before = work->end;
+    const size_t pieces = work->count;
+    work->end = work->other;
+    work->other = before;
+    work->count = 0;
+    if (splitter->code[level] == NULL) {
+        cut_level_by_run(&splitter->run[level], subject, before, pieces, work);
+        return 0;
+    }
+    int failed = 0;
+    for (size_t i = 0; failed == 0 && i < pieces; i++)
+        failed = cut_by_expression(splitter->code[level], splitter->jit[level], subject,
+                                   i == 0 ? 0 : before[i - 1], before[i], work);
+    return failed;
 }
 
 /* From characters to bytes. */
@@ -210,6 +213,23 @@ static void convert_ends(const char *text, struct split_work *work)
     }
 }
 
+static int cut_all(const struct splitter *splitter, const char *text, size_t length,
+                   struct split_work *work)
+{
+    const size_t codes = unicode_encode(splitter->classes, text, length, work->code);
+    const size_t bytes_from = splitter->bytes_from > 0 ? splitter->bytes_from : splitter->count;
+    work->end[0] = (uint32_t)codes;
+    work->count = 1;
+    int failed = 0;
+    for (size_t level = 0; failed == 0 && level < bytes_from; level++)
+        failed = cut_level(splitter, level, work->code, work);
+    if (codes != length)
+        convert_ends(text, work);
+    for (size_t level = bytes_from; failed == 0 && level < splitter->count; level++)
+        failed = cut_level(splitter, level, (const uint8_t *)text, work);
+    return failed;
+}
+
 enum tern_status split_text(const struct splitter *splitter, const char *text, size_t length,
                             struct split_work *work, struct tern_error *error)
 {
@@ -218,12 +238,9 @@ enum tern_status split_text(const struct splitter *splitter, const char *text, s
         return TERN_OK;
     if (!reserve(work, length))
         return tern_fail(error, TERN_NO_MEMORY, "no memory to tokenize %zu bytes", length);
-    const size_t codes = unicode_encode(splitter->classes, text, length, work->code);
-    const int failed = cut_all(splitter, (uint32_t)codes, work);
+    const int failed = cut_all(splitter, text, length, work);
     if (failed != 0)
         return tern_fail(error, TERN_FAILED, "pre-tokenizer failed on %zu bytes (PCRE2 error %d)",
                          length, failed);
-    if (codes != length)
-        convert_ends(text, work);
     return TERN_OK;
 }

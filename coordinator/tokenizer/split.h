@@ -5,15 +5,31 @@
 #ifndef TERN_TOKENIZER_SPLIT_H
 #define TERN_TOKENIZER_SPLIT_H
 
+#include "coordinator/tokenizer/unicode.h"
 #include "proto/catalog.h"
 
-enum { SPLIT_EXPRESSIONS = 4 };
+enum { SPLIT_STEPS = 6 };
+
+/* How pieces are cut: by an expression, or into runs of one class. Classes are written as between
+ * the brackets of an expression. */
+struct split_step {
+    const char *expression; /* NULL: a run */
+    const char *run;
+    const char *before;   /* one of this class before the run belongs to it; NULL: none */
+    uint32_t least, most; /* characters of a run; 0: 1 and any */
+    bool at_end;          /* only a run that ends the piece */
+};
 
 struct split_rule {
     const char *name;
-    /* Applied one after another: each cuts the pieces of the one before. What an expression does
-     * not match, between two matches, is a piece too. */
-    const char *expression[SPLIT_EXPRESSIONS];
+    /* Applied one after another: each cuts the pieces of the one before. What a step does not
+     * match, between two matches, is a piece too. */
+    struct split_step step[SPLIT_STEPS];
+    /* From this step on they see the bytes of the text, not its characters, and may cut a
+     * character; 0: none does. */
+    size_t bytes_from;
+    const struct unicode_range *set; /* characters that steps know by more than class */
+    size_t ranges;
     bool nfc;         /* the text is brought to NFC first */
     bool whole_first; /* a piece that is a token as a whole is that token, before any merge */
     bool bos;         /* BOS is added if the file does not say */

@@ -28,7 +28,17 @@ static uint16_t store_block(struct unicode_classes *classes, const uint8_t *bloc
     return (uint16_t)(*count)++;
 }
 
-static void fill(struct unicode_classes *classes)
+static void add_sets(const struct unicode_range *range, size_t ranges, uint32_t start,
+                     uint8_t *block)
+{
+    for (size_t r = 0; r < ranges; r++) {
+        const uint32_t from = range[r].first > start ? range[r].first : start;
+        for (uint32_t point = from; point <= range[r].last && point < start + BLOCK; point++)
+            block[point - start] |= (uint8_t)range[r].set;
+    }
+}
+
+static void fill(const struct unicode_range *range, size_t ranges, struct unicode_classes *classes)
 {
     size_t entry = 0, count = 0;
     uint8_t class = UNICODE_OTHER;
@@ -39,22 +49,23 @@ static void fill(struct unicode_classes *classes)
                 class = unicode_table[entry++] & 15;
             block[i] = UNICODE_CODE | class;
         }
+        add_sets(range, ranges, b * BLOCK, block);
         classes->block[b] = store_block(classes, block, &count);
     }
 }
 
-struct unicode_classes *unicode_classes_new(void)
+struct unicode_classes *unicode_classes_new(const struct unicode_range *range, size_t ranges)
 {
     struct unicode_classes *classes = calloc(1, sizeof *classes);
     if (classes == NULL)
         return NULL;
-    /* At most one uniform block per class, and one for every change of class. */
-    classes->stored = calloc(16 + unicode_table_entries, BLOCK);
+    /* At most one uniform block per code, and one for every change of class or set. */
+    classes->stored = calloc(UNICODE_CODE + unicode_table_entries + 2 * ranges, BLOCK);
     if (classes->stored == NULL) {
         free(classes);
         return NULL;
     }
-    fill(classes);
+    fill(range, ranges, classes);
     return classes;
 }
 

@@ -4,9 +4,9 @@
  * must split a text alike.
  *
  * A text is turned into one byte per character before an expression sees it: ASCII stays as it is,
- * any other character becomes UNICODE_CODE | its class. Expressions are written over these bytes
- * (split.c), so a regular expression engine without any Unicode support gives the right matches,
- * and faster than one that decodes UTF-8.
+ * any other character becomes UNICODE_CODE | its class | its sets. Expressions are written over
+ * these bytes (split.c), so a regular expression engine without any Unicode support gives the right
+ * matches, and faster than one that decodes UTF-8.
  */
 #ifndef TERN_TOKENIZER_UNICODE_H
 #define TERN_TOKENIZER_UNICODE_H
@@ -36,12 +36,26 @@ enum unicode_class {
 
 enum { UNICODE_CODE = 0x80 };
 
+/* Bits of a code beside its class: sets of characters that only some expressions name. */
+enum unicode_set {
+    UNICODE_SET_1 = 0x10,
+    UNICODE_SET_2 = 0x20,
+    UNICODE_SET_3 = 0x40,
+};
+
+/* Characters above ASCII that belong to a set. */
+struct unicode_range {
+    uint32_t first, last;
+    enum unicode_set set;
+};
+
 extern const uint32_t unicode_table[]; /* code point << 4 | class, where the class changes */
 extern const size_t unicode_table_entries;
 
 struct unicode_classes; /* the table made ready for looking up */
 
-struct unicode_classes *unicode_classes_new(void); /* NULL: no memory */
+/* With the sets that these ranges (in any order, none by default) make. NULL: no memory. */
+struct unicode_classes *unicode_classes_new(const struct unicode_range *range, size_t ranges);
 void unicode_classes_free(struct unicode_classes *classes);
 
 enum unicode_class unicode_class_of(const struct unicode_classes *classes, uint32_t point);

@@ -215,8 +215,9 @@ static struct tern_tokenizer *open_vocabulary(const char *name)
 static void vectors_are_right(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2", "smollm2",   "llama3_1",
-                                        "qwen3", "llama-spm", "gemma3"};
+    static const char *const names[] = {"gpt-2",       "smollm2", "llama3_1",     "qwen3",
+                                        "llama-spm",   "gemma3",  "starcoder",    "falcon",
+                                        "deepseek_v3", "gptoss",  "deepseek-llm", "deepseek-coder"};
     size_t wrong = 0;
     vectors_run = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -233,6 +234,82 @@ static void vectors_are_right(void **state)
     }
     assert_int_equal(wrong, 0);
     assert_true(vectors_run > 0);
+}
+
+/* ---- published texts and ids ---- */
+
+static json_t *read_ids(const char *line)
+{
+    json_t *ids = json_array();
+    char *end;
+    for (long id; id = strtol(line, &end, 10), end != line; line = end)
+        json_array_append_new(ids, json_integer(id));
+    return ids;
+}
+
+static char *read_whole(const char *path)
+{
+    const int file = test_open(path);
+    struct stat size;
+    if (file < 0 || fstat(file, &size) != 0)
+        return NULL;
+    char *bytes = malloc((size_t)size.st_size + 1);
+    assert_int_equal(read(file, bytes, (size_t)size.st_size), size.st_size);
+    bytes[size.st_size] = '\0';
+    close(file);
+    return bytes;
+}
+
+/* Texts are separated by a line of their own; each has a line of ids, without special tokens. */
+static size_t check_published(const char *name, const struct tern_tokenizer *tokenizer)
+{
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    char *texts = read_whole(test_golden("../data/vocab/ggml-vocab-%s.gguf.inp", name));
+    char *lines = read_whole(test_golden("../data/vocab/ggml-vocab-%s.gguf.out", name));
+    assert_non_null(texts);
+    assert_non_null(lines);
+    size_t wrong = 0;
+    char *line = lines;
+    for (char *text = texts, *end; (end = strstr(text, separator)) != NULL;
+         text = end + strlen(separator)) {
+        json_t *vector = json_object();
+        json_object_set_new(vector, "text", json_stringn(text, (size_t)(end - text)));
+        json_object_set_new(vector, "ids", read_ids(strsep(&line, "\n")));
+        wrong += check_vector(name, tokenizer, vector);
+        json_decref(vector);
+        assert_non_null(line);
+    }
+    free(texts);
+    free(lines);
+    return wrong;
+}
+
+/* In a folder beside the golden one, which the project does not carry. */
+static void published_ids_are_right(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"deepseek-coder", "deepseek-llm", "falcon",
+                                        "gpt-2",          "llama-spm",    "mpt",
+                                        "phi-3",          "refact",       "starcoder"};
+    size_t wrong = 0;
+    vectors_run = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct tern_tokenizer *tokenizer =
+            open_tokenizer(test_golden("../data/vocab/%s.gguf", names[i]));
+        if (tokenizer == NULL) {
+            printf("%s: published ids skipped, the vocabulary is not there\n", names[i]);
+            continue;
+        }
+        const size_t before = vectors_run;
+        const size_t wrong_here = check_published(names[i], tokenizer);
+        printf("%s: %zu published, %zu wrong\n", names[i], vectors_run - before, wrong_here);
+        assert_true(vectors_run - before > 40);
+        wrong += wrong_here;
+        tern_tokenizer_free(tokenizer);
+    }
+    assert_int_equal(wrong, 0);
+    if (vectors_run == 0)
+        skip();
 }
 
 /* The text cases of one tiny model; models with a tokenizer that is not built are left out. */
@@ -307,6 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_right),
+        cmocka_unit_test(published_ids_are_right),
         cmocka_unit_test(text_cases_are_right),
         cmocka_unit_test(prompts_of_real_models_are_right),
     };

@@ -146,6 +146,54 @@ static void bpe_merges_by_rank(void **state)
     tern_tokenizer_free(tokenizer);
 }
 
+/* What the same vocabulary makes of a text with each pre-tokenizer: whether it composes, cuts
+ * between letters or even between the bytes of a character. */
+static void pre_tokenizers_cut_as_named(void **state)
+{
+    (void)state;
+    struct recipe recipe = {
+        .model = "gpt2",
+        /* e, both bytes of U+0301 and U+00E9, U+00E9, its word, both bytes of U+00B2, U+00B2 */
+        .tokens = {"e", "\u00cc", "\u0123", "\u00c3", "\u00a9", "\u00c3\u00a9", "e\u00c3\u00a9",
+                   "\u00c2", "\u00b2", "\u00c2\u00b2", "1", "11"},
+        .types = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        .merges = {"\u00c3 \u00a9", "e \u00c3\u00a9", "\u00c2 \u00b2", "1 1"},
+        .token_count = 12,
+        .type_count = 12,
+        .merge_count = 4,
+    };
+    static const struct {
+        const char *pre, *composed, *letters, *number, *digits;
+    } rows[] = {
+        {"gpt-2", "0 1 2", "6", "9", "11 11"},
+        {"smollm", "0 1 2", "6", "9", "10 10 10 10"},
+        {"starcoder", "0 1 2", "6", "9", "10 10 10 10"},
+        {"refact", "0 1 2", "6", "9", "10 10 10 10"},
+        {"olmo", "0 1 2", "6", "9", "11 11"},
+        {"gpt-neox", "5", "6", "9", "11 11"},
+        {"mpt", "5", "6", "9", "11 11"},
+        {"falcon", "0 1 2", "6", "7 8", "11 10 10"},
+        {"llama-bpe", "0 1 2", "6", "9", "11 10 10"},
+        {"qwen2", "5", "6", "9", "10 10 10 10"},
+        {"gpt-4o", "0 1 2", "6", "9", "11 10 10"},
+        {"deepseek-v3", "0 1 2", "6", "9", "11 10 10"},
+        {"joyai-llm", "0 1 2", "6", "9", "11 10 10"},
+        {"deepseek-coder", "0 1 2", "6", "9", "10 10 10 10"},
+        {"deepseek-llm", "0 1 2", "0 5", "9", "10 10 10 10"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tern_tokenizer *tokenizer;
+        recipe.pre = rows[i].pre;
+        assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+        assert_string_equal(tern_tokenizer_name(tokenizer) + strlen("gpt2/"), rows[i].pre);
+        check_text(tokenizer, "e\u0301", false, rows[i].composed);
+        check_text(tokenizer, "e\u00e9", false, rows[i].letters);
+        check_text(tokenizer, "\u00b2", false, rows[i].number);
+        check_text(tokenizer, "1111", false, rows[i].digits);
+        tern_tokenizer_free(tokenizer);
+    }
+}
+
 static void sentencepiece_merges_by_score(void **state)
 {
     (void)state;
@@ -400,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bpe_merges_by_rank),
+        cmocka_unit_test(pre_tokenizers_cut_as_named),
         cmocka_unit_test(sentencepiece_merges_by_score),
         cmocka_unit_test(pieces_keep_control_tokens_apart),
         cmocka_unit_test(unknown_kinds_are_refused_by_name),

@@ -22,7 +22,7 @@ static struct tern_error error;
 static void classes_are_those_of_unicode_16(void **state)
 {
     (void)state;
-    struct unicode_classes *classes = unicode_classes_new();
+    struct unicode_classes *classes = unicode_classes_new(NULL, 0);
     assert_non_null(classes);
     static const struct {
         uint32_t point;
@@ -68,7 +68,7 @@ static void classes_are_the_references(void **state)
         {"Punctuation_pretokenizer",
          1 << UNICODE_PUNCTUATION | 1 << UNICODE_S_PUNCTUATION | 1 << UNICODE_M_PUNCTUATION},
     };
-    struct unicode_classes *classes = unicode_classes_new();
+    struct unicode_classes *classes = unicode_classes_new(NULL, 0);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         const json_t *list = json_object_get(ranges, sets[i].name);
         assert_true(json_array_size(list) > 0);
@@ -248,23 +248,53 @@ static void merging_follows_its_definition(void **state)
 struct long_input {
     const char *unit;
     size_t times;
+    const char *end; /* after the last unit */
 };
 
 static const struct long_input long_inputs[] = {
-    {"Z", 131072},      {" ", 131072},           {"\n", 100000},
-    {".", 100000},      {"\u4e2d", 100000},      {"us", 200000},
-    {"1", 131072},      {" \n", 65536},          {"<|im_", 40000},
-    {"'", 131072},      {"\t ", 65536},          {"<", 131072},
-    {"e\u0301", 65536}, {"\u0301\u0323", 65536}, {"\u0f73", 65536},
-    {"\u3000", 65536},  {"aZ1. \n", 40000},      {"\U0001f469\u200d", 30000},
+    {"Z", 131072, ""},
+    {" ", 131072, ""},
+    {"\n", 100000, ""},
+    {".", 100000, ""},
+    {"\u4e2d", 100000, ""},
+    {"us", 200000, ""},
+    {"1", 131072, ""},
+    {" \n", 65536, ""},
+    {"<|im_", 40000, ""},
+    {"'", 131072, ""},
+    {"\t ", 65536, ""},
+    {"<", 131072, ""},
+    {"e\u0301", 65536, ""},
+    {"\u0301\u0323", 65536, ""},
+    {"\u0f73", 65536, ""},
+    {"\u3000", 65536, ""},
+    {"aZ1. \n", 40000, ""},
+    {"\U0001f469\u200d", 30000, ""},
+    {"A", 131072, ""},
+    {" ", 131072, "\U0001f600"},
+    {" ", 131072, "a"},
+    {"A", 131072, "\u0905"},
+    {"\u0905", 65536, "A"},
+    {"A", 131072, "1a"},
+    {"\u00b2", 65536, ""},
+    {"\u200b", 65536, "a"},
+    {"a\u00e9", 65536, ""},
+    {"$", 131072, "a"},
+    {"\u3042\u4e2d", 30000, "a"},
+    {"aB", 65536, ""},
+    {"\u0905A", 40000, "1"},
+    {" 1", 65536, ""},
 };
 
 /* Names of models of every kind of tokenizer; which are there depends on the golden folder. */
 static const char *const models[] = {
-    "models/llama-eps-f16.gguf", "models/llama-mix32.gguf",   "models/llama-tied-q6_k.gguf",
-    "models/qwen3-bf16.gguf",    "models/llama-q4_0.gguf",    "models/gemma3-mix32.gguf",
-    "tokenizers/gpt-2.gguf",     "tokenizers/qwen3.gguf",     "tokenizers/gemma3.gguf",
-    "tokenizers/llama3_1.gguf",  "tokenizers/llama-spm.gguf",
+    "models/llama-eps-f16.gguf", "models/llama-mix32.gguf",      "models/llama-tied-q6_k.gguf",
+    "models/qwen3-bf16.gguf",    "models/llama-q4_0.gguf",       "models/gemma3-mix32.gguf",
+    "tokenizers/gpt-2.gguf",     "tokenizers/qwen3.gguf",        "tokenizers/gemma3.gguf",
+    "tokenizers/llama3_1.gguf",  "tokenizers/llama-spm.gguf",    "models/olmoe-f32.gguf",
+    "tokenizers/starcoder.gguf", "tokenizers/falcon.gguf",       "tokenizers/deepseek_v3.gguf",
+    "tokenizers/gptoss.gguf",    "tokenizers/deepseek-llm.gguf", "tokenizers/deepseek-coder.gguf",
+    "../data/vocab/mpt.gguf",    "../data/vocab/phi-3.gguf",
 };
 
 static double thread_seconds(void)
@@ -277,10 +307,11 @@ static double thread_seconds(void)
 static char *repeat(const struct long_input *input, size_t *length)
 {
     const size_t unit = strlen(input->unit);
-    *length = unit * input->times;
+    *length = unit * input->times + strlen(input->end);
     char *text = malloc(*length + 1);
     for (size_t i = 0; i < input->times; i++)
         memcpy(text + i * unit, input->unit, unit);
+    memcpy(text + unit * input->times, input->end, strlen(input->end) + 1);
     return text;
 }
 
