@@ -32,6 +32,9 @@ def run_unit(build, suite):
                if row.startswith("[  FAILED  ]") and row.split("]")[1].split()[0].isdigit()]
         skip = [int(row.split("]")[1].split()[0]) for row in output.splitlines()
                 if row.startswith("[  SKIPPED ]") and row.split("]")[1].split()[0].isdigit()]
+        for row in dict.fromkeys(output.splitlines()):
+            if row.startswith("[  SKIPPED ] ") and not row.split()[3].isdigit():
+                print(f"skipped: {test['name']}: {row.split()[3]}", file=sys.stderr)
         passed += sum(cases[:1])
         skipped += sum(skip[:1])
         if test["result"] == "OK":

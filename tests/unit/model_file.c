@@ -116,3 +116,16 @@ const char *test_golden(const char *format, ...)
     va_end(arguments);
     return path;
 }
+
+const char *test_model(const char *name)
+{
+    static char path[4096];
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const bool given = cache != NULL && *cache == '/';
+    snprintf(path, sizeof path, "%s%s/tern/models/%s.gguf",
+             given          ? cache
+             : home == NULL ? ""
+                            : home,
+             given ? "" : "/.cache", strcmp(name, "smollm2") == 0 ? "smollm2-135m" : name);
+    return path;
+}

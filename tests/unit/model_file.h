@@ -31,4 +31,8 @@ void test_catalog_make(const struct test_key *keys, uint32_t count, struct test_
 /* TERN_GOLDEN/name, or tests/golden/name in the source tree (TERN_SOURCE, else where we are). */
 const char *test_golden(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Path of a real model in Tern's cache, where scripts/fetch-models puts it ("smollm2" or
+ * "gemma3-270m"), overwritten by the next call. It need not be there. */
+const char *test_model(const char *name);
+
 #endif

@@ -133,11 +133,8 @@ static void tiny_models_are_right(void **state)
 static void smollm2_is_right(void **state)
 {
     (void)state;
-    const char *folder = getenv("TERN_MODELS");
     json_t *about = json_load_file(test_golden("real/smollm2.json"), 0, NULL);
-    char path[4096];
-    snprintf(path, sizeof path, "%s/smollm2.gguf", folder == NULL ? "." : folder);
-    struct model model = open_model(path);
+    struct model model = open_model(test_model("smollm2"));
     if (model.tokenizer == NULL || about == NULL) {
         json_decref(about);
         close_model(&model);

@@ -1,7 +1,7 @@
 /*
  * Every tokenizer vector of the golden folder whose vocabulary is there: ids, decoded text, the
  * bulk document, and the text cases of the tiny models. SmolLM2's vocabulary is in its model file,
- * which is looked for in the folder that TERN_MODELS names.
+ * which is looked for in the cache.
  */
 #include "coordinator/tokenizer/tokenizer.h"
 #include "proto/utf8.h"
@@ -204,12 +204,7 @@ static size_t check_bulk(const char *name, const struct tern_tokenizer *tokenize
 static struct tern_tokenizer *open_vocabulary(const char *name)
 {
     struct tern_tokenizer *tokenizer = open_tokenizer(test_golden("tokenizers/%s.gguf", name));
-    const char *folder = getenv("TERN_MODELS");
-    if (tokenizer != NULL || folder == NULL)
-        return tokenizer;
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
-    return open_tokenizer(path);
+    return tokenizer != NULL ? tokenizer : open_tokenizer(test_model(name));
 }
 
 static void vectors_are_right(void **state)
@@ -354,7 +349,7 @@ static void text_cases_are_right(void **state)
     assert_true(vectors_run > 0);
 }
 
-/* The prompts of the real models, whose files are looked for in the folder TERN_MODELS. */
+/* The prompts of the real models, whose files are looked for in the cache. */
 static void prompts_of_real_models_are_right(void **state)
 {
     (void)state;
