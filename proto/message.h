@@ -65,6 +65,8 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(PIN, "pin", BOOL, 0) /* LOAD: keep until UNLOAD */                                           \
     X(PROMPT, "prompt", STR, TERN_MESSAGE_MAX)                                                     \
     X(SYSTEM, "system", STR, 1 << 20)                                                              \
+    X(MESSAGES, "messages", STR, TERN_MESSAGE_MAX) /* in place of prompt and system: JSON list of  \
+                                                      {"role": ..., "content": ...} */             \
     X(TOKENS, "tokens", BIN, TERN_MESSAGE_MAX)                                                     \
     X(RAW, "raw", BOOL, 0)               /* no chat template */                                    \
     X(CHAT, "chat", BOOL, 0)             /* TOKENIZE: text is the user's message of a chat */      \
@@ -73,6 +75,15 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(N, "n", U64, 1 << 20) /* tokens to generate; absent = until the end */                       \
     X(TEMP, "temp", F64, 0)                                                                        \
     X(SEED, "seed", U64, UINT64_MAX)                                                               \
+    X(TOP_K, "top_k", U64, UINT32_MAX)          /* 0: no cut */                                    \
+    X(TOP_P, "top_p", F64, 0)                   /* 1: no cut */                                    \
+    X(MIN_P, "min_p", F64, 0)                   /* 0: no cut */                                    \
+    X(REPEAT_PENALTY, "repeat_penalty", F64, 0) /* 1: none */                                      \
+    X(BIAS, "bias", BIN, 1 << 20)    /* pairs (u32 id, f32 added to its logit), little-endian */   \
+    X(STOP, "stop", BIN, 1 << 18)    /* texts that end the answer, each followed by a NUL */       \
+    X(LOGPROBS, "logprobs", U64, 20) /* GENERATE: likeliest tokens to tell beside the chosen */    \
+    X(CHANCES, "chances", BIN, TERN_MESSAGE_MAX) /* TOKENS: for each token 1 + logprobs pairs      \
+                                                    (u32 id, f32 log-probability), it first */     \
     X(IGNORE_EOS, "ignore_eos", BOOL, 0)                                                           \
     X(FORMAT, "format", STR, 16) /* PLAN: "json", "table", "dot", "svg" */                         \
     X(COUNT, "count", U64, UINT64_MAX)                                                             \
@@ -84,6 +95,7 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(ALL_UNITS, "all_units", U64, UINT64_MAX)                                                     \
     X(REASON, "reason", STR, 16) /* "stop", "length", "cancelled" */                               \
     X(PROMPT_TOKENS, "prompt_tokens", U64, UINT64_MAX)                                             \
+    X(REUSED, "reused", U64, UINT64_MAX) /* of prompt_tokens, computed by an earlier request */    \
     X(PROMPT_NS, "prompt_ns", U64, UINT64_MAX)                                                     \
     X(DECODE_NS, "decode_ns", U64, UINT64_MAX)                                                     \
     X(WORKER_NS, "worker_ns", U64, UINT64_MAX) /* of decode_ns, inside the worker's steps */       \
