@@ -12,6 +12,10 @@ static const struct verb verbs[] = {
      "  tern run smollm2-135m \"Why is the sky blue?\"\n"
      "  git diff | tern run model.gguf --system \"Write a commit message\"\n",
      verb_run},
+    {"chat", "MODEL", "Talk with a model. Starts the service when none runs.",
+     "Each line is a turn; /help lists the commands. In a pipe each line of standard input is a\n"
+     "turn, answers go to standard output, and the exit code is that of the first failure.\n",
+     verb_chat},
     {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
     {"ps", "", "Show the service's processes and loaded models.", NULL, verb_ps},

@@ -5,6 +5,7 @@
 #include "cmd/tern/options.h"
 
 int verb_bench(const struct verb *verb, int argc, char **argv);
+int verb_chat(const struct verb *verb, int argc, char **argv);
 int verb_detokenize(const struct verb *verb, int argc, char **argv);
 int verb_doctor(const struct verb *verb, int argc, char **argv);
 int verb_info(const struct verb *verb, int argc, char **argv);
