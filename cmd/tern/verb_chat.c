@@ -71,7 +71,7 @@ static enum tern_status take_turn(struct chat *chat, const char *text, bool term
         return TERN_OK;
     if (chat->json)
         chat->unwritten = !print_json(chat, status, error);
-    else if (status == TERN_OK || chat->shown > 0)
+    else if (status == TERN_OK || chat->shown > 0 || (stopped && terminal))
         chat->unwritten = !end_answer();
     if (status == TERN_OK && chat->stats && chat->figures != NULL)
         print_stats(chat);
@@ -169,6 +169,7 @@ int verb_chat(const struct verb *verb, int argc, char **argv)
          0, 1e6, NULL},
         {"seed", OPTION_COUNT, &chat.seed, NULL, "seed of each answer's draw (drawn)", 0, 0x1p64,
          &chat.has_seed},
+        {"ignore-eos", OPTION_FLAG, &chat.ignore_eos, NULL, "go on after an end token", 0, 0, NULL},
         {"stats", OPTION_FLAG, &chat.stats, NULL, "tokens, seconds and seed on stderr", 0, 0, NULL},
         {"json", OPTION_FLAG, &chat.json, NULL, "print a JSON object for each turn", 0, 0, NULL},
         MODEL_OPTIONS(chat.model),

@@ -78,6 +78,8 @@ static enum tern_status pack_turn(const struct chat *chat, struct tern_pack *pac
         tern_pack_f64(pack, TERN_F_TEMP, chat->temperature);
     if (chat->has_n)
         tern_pack_u64(pack, TERN_F_N, chat->n);
+    if (chat->ignore_eos)
+        tern_pack_bool(pack, TERN_F_IGNORE_EOS, true);
     return TERN_OK;
 }
 

@@ -12,7 +12,7 @@ struct chat {
     struct model_options model;
     uint64_t n, seed;
     double temperature;
-    bool has_n, has_seed, stats, json;
+    bool has_n, has_seed, ignore_eos, stats, json;
     const char *system; /* --system */
 
     json_t *messages; /* a transcript (chat/transcript.h), and the pending turn's message */
