@@ -80,16 +80,52 @@ static enum tern_status take_tokens(struct tern_request *request, char **text, s
     return status;
 }
 
-static void pack_chances(struct tern_pack *pack, struct tern_answer *answer, uint32_t tokens)
+/* The texts of the tokens in `chance`, malloc'ed: what a client shows beside the figures. */
+static char *token_texts(const struct tern_tokenizer *tokenizer, const struct tern_chance *chance,
+                         size_t count, size_t *length)
 {
+    char *texts = NULL;
+    *length = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = 0;
+        const char *text = chance[i].id < tern_vocabulary(tokenizer)
+                               ? tern_token_bytes(tokenizer, chance[i].id, &bytes)
+                               : NULL;
+        const uint32_t prefix = (uint32_t)bytes;
+        char *grown = realloc(texts, *length + sizeof prefix + bytes);
+        if (grown == NULL) {
+            free(texts);
+            return NULL;
+        }
+        texts = grown;
+        memcpy(texts + *length, &prefix, sizeof prefix);
+        if (bytes > 0)
+            memcpy(texts + *length + sizeof prefix, text, bytes);
+        *length += sizeof prefix + bytes;
+    }
+    return texts;
+}
+
+/* False: no memory. */
+static bool pack_chances(struct tern_pack *pack, struct tern_request *request, uint32_t tokens)
+{
+    struct tern_answer *answer = &request->answer;
     const size_t count = tokens * (1u + answer->likeliest);
-    if (count == 0 || count > answer->chance_count)
-        return;
+    size_t length;
+    if (count == 0 || !request->session->every_choice)
+        return true;
+    char *texts =
+        token_texts(request->model->file->tokenizer, answer->chances, count, &length);
+    if (texts == NULL)
+        return false;
     tern_pack_u64(pack, TERN_F_LOGPROBS, answer->likeliest);
     tern_pack_bytes(pack, TERN_F_CHANCES, answer->chances, count * sizeof *answer->chances);
+    tern_pack_bytes(pack, TERN_F_PIECES, texts, length);
+    free(texts);
     answer->chance_count -= count;
     memmove(answer->chances, answer->chances + count,
             answer->chance_count * sizeof *answer->chances);
+    return true;
 }
 
 /* Sends what is new; *stopped: the answer ended in a stop text. */
@@ -112,7 +148,7 @@ static void stream(struct tern_request *request, bool *stopped)
         if (taken > 0)
             tern_pack_bytes(&pack, TERN_F_TOKENS, ids, taken * sizeof *ids);
         tern_pack_bytes(&pack, TERN_F_BYTES, text != NULL ? text : "", length);
-        pack_chances(&pack, answer, taken);
+        pack.failed |= !pack_chances(&pack, request, taken);
         answer->streamed += taken;
         tern_reply_stream(request, &pack);
     }
