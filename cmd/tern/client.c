@@ -15,17 +15,25 @@ enum {
     ACKNOWLEDGE_EVERY = 8 /* replies; the service stops at 64 unacknowledged ones */
 };
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* the signal that asked for the end, 0: none */
 
+/* Ctrl-C does not take the place of a signal that ends the program. */
 static void note_interrupt(int signal)
 {
-    (void)signal;
-    interrupted = 1;
+    if (signal != SIGINT || interrupted == 0)
+        interrupted = signal;
 }
 
 bool client_interrupted(void)
 {
     return interrupted != 0;
+}
+
+bool client_forget_interrupt(void)
+{
+    if (interrupted == SIGINT)
+        interrupted = 0;
+    return interrupted == 0;
 }
 
 static void catch_signals(void)
@@ -34,6 +42,7 @@ static void catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGQUIT, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
 }

@@ -35,6 +35,9 @@ enum tern_status client_call(struct client *client, struct tern_pack *pack, clie
 
 /* A signal asked for the end since client_open; calls that block return EINTR then. */
 bool client_interrupted(void);
+/* Takes note of Ctrl-C: later calls are not concerned by it. False when another signal asks for the
+ * end, which stays so. */
+bool client_forget_interrupt(void);
 
 /* Path of the program ternd. */
 enum tern_status service_program(char *path, size_t room, struct tern_error *error);

@@ -12,6 +12,10 @@ static const struct verb verbs[] = {
      "  tern run smollm2-135m \"Why is the sky blue?\"\n"
      "  git diff | tern run model.gguf --system \"Write a commit message\"\n",
      verb_run},
+    {"chat", "MODEL", "Talk with a model. Starts the service when none runs.",
+     "Each line is a turn; /help lists the commands. In a pipe each line of standard input is a\n"
+     "turn, answers go to standard output, and the exit code is that of the first failure.\n",
+     verb_chat},
     {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
     {"ps", "", "Show the service's processes and loaded models.", NULL, verb_ps},
@@ -30,7 +34,18 @@ static const struct verb verbs[] = {
     {"stop", "", "End the service.", NULL, verb_stop},
     {"serve", "", "Run the service in the foreground, its log on standard error.", NULL,
      verb_serve},
+    {"completion", "bash|zsh|fish|models", "Print a completion script for a shell.",
+     "  bash: source <(tern completion bash)\n"
+     "  zsh:  tern completion zsh > FOLDER/_tern, FOLDER being one of $fpath\n"
+     "  fish: tern completion fish | source\n"
+     "models prints the names of the cached models, one a line.\n",
+     verb_completion},
     {"doctor", "", "Show what this machine offers and what is missing.", NULL, verb_doctor},
+};
+
+/* For the build, not for a person: --help does not list them. */
+static const struct verb hidden_verbs[] = {
+    {"man", "[tern|ternd]", "Print a manual page.", NULL, verb_man},
 };
 
 enum { VERBS = sizeof verbs / sizeof verbs[0] };
@@ -40,7 +55,16 @@ static const struct verb *find_verb(const char *name)
     for (int i = 0; i < VERBS; i++)
         if (strcmp(name, verbs[i].name) == 0)
             return &verbs[i];
+    for (size_t i = 0; i < sizeof hidden_verbs / sizeof hidden_verbs[0]; i++)
+        if (strcmp(name, hidden_verbs[i].name) == 0)
+            return &hidden_verbs[i];
     return NULL;
+}
+
+const struct verb *all_verbs(size_t *count)
+{
+    *count = VERBS;
+    return verbs;
 }
 
 static void print_usage(FILE *out)

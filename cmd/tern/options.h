@@ -52,6 +52,14 @@ struct verb {
 enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,
                                char **argv, int *positionals, struct tern_error *error);
 
+/* Hands a verb's table to `visit` (options end with a NULL name); the verb does nothing else. */
+typedef void (*options_visitor)(void *context, const struct verb *verb,
+                                const struct option *options);
+void options_visit(const struct verb *verb, options_visitor visit, void *context);
+
+/* "-" or "--", as this option is typed. */
+const char *option_dashes(const struct option *option);
+
 /* Prints `tern: message` and returns the status as exit code. */
 int complain(const struct tern_error *error);
 

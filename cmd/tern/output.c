@@ -1,6 +1,7 @@
 #include "cmd/tern/output.h"
 
 #include "cmd/tern/client.h"
+#include "cmd/tern/json_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,43 +99,15 @@ enum tern_status read_all(const char *path, char **bytes, size_t *length, struct
     return status;
 }
 
-static enum tern_status ids_of_json(const char *path, const json_t *list, uint32_t **ids,
-                                    size_t *count, struct tern_error *error)
-{
-    if (!json_is_array(list))
-        return tern_fail(error, TERN_USAGE, "%s is no JSON list of token ids like [1, 2, 3]", path);
-    *count = json_array_size(list);
-    *ids = malloc((*count + 1) * sizeof **ids);
-    if (*ids == NULL)
-        return tern_fail(error, TERN_NO_MEMORY, "out of memory for %zu ids", *count);
-    for (size_t i = 0; i < *count; i++) {
-        const json_t *item = json_array_get(list, i);
-        const json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id > UINT32_MAX) {
-            free(*ids);
-            *ids = NULL;
-            return tern_fail(error, TERN_USAGE, "%s: element %zu is no token id", path, i);
-        }
-        (*ids)[i] = (uint32_t)id;
-    }
-    return TERN_OK;
-}
-
 enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struct tern_error *error)
 {
     char *text;
     size_t length;
-    json_error_t where;
     enum tern_status status = read_all(path, &text, &length, error);
     if (status != TERN_OK)
         return status;
-    json_t *list = json_loadb(text, length, 0, &where);
+    status = ids_parse(path, text, length, ids, count, error);
     free(text);
-    if (list == NULL)
-        return tern_fail(error, TERN_USAGE, "%s is no JSON list of token ids: line %d: %s", path,
-                         where.line, where.text);
-    status = ids_of_json(path, list, ids, count, error);
-    json_decref(list);
     return status;
 }
 
@@ -145,6 +118,13 @@ bool write_out(const void *bytes, size_t length)
         return true;
     write_error = errno;
     return false;
+}
+
+bool end_answer(void)
+{
+    const bool written = write_out("\n", 1);
+    answer_on_screen = false;
+    return written;
 }
 
 static bool reader_is_gone(void)

@@ -24,6 +24,9 @@ bool write_out(const void *bytes, size_t length);
 /* Prints ids as one JSON list and a newline; false when nobody reads any more. */
 bool print_ids(const uint32_t *ids, size_t count);
 
+/* Ends the line of an answer; progress may be drawn again. False when nobody reads any more. */
+bool end_answer(void);
+
 /* For client_call: keeps the json and text fields of a RESULT. Free `text` yourself and json with
  * json_decref. */
 struct result {

@@ -1,5 +1,6 @@
 /* tern run: one prompt, one streamed answer. */
 #include "cmd/tern/request.h"
+#include "cmd/tern/screen.h"
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
@@ -16,6 +17,7 @@ struct run {
     bool has_n, has_seed, raw, ignore_eos, stats, ids;
     const char *system, *tokens;
     struct collected answer;
+    struct screen screen;
     bool unwritten; /* standard output takes no more */
 };
 
@@ -127,7 +129,7 @@ static bool take_answer(void *context, const struct tern_message *reply)
             return false;
     } else {
         const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
-        if (length > 0 && !write_out(text, length)) {
+        if (length > 0 && !write_answer(&run->screen, text, length)) {
             run->unwritten = true;
             return false;
         }

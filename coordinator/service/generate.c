@@ -87,6 +87,8 @@ static enum tern_status prompt_ids(const struct tern_request *request, struct te
     enum tern_status status;
     if (tokens)
         status = tern_request_tokens(request, vocabulary, ids, error);
+    else if (tern_message_has(&request->message, TERN_F_MESSAGES))
+        status = tern_request_conversation(request, model->file, ids, error);
     else if (tern_message_has(&request->message, TERN_F_PROMPT))
         status = tern_request_text(request, model->file, TERN_F_PROMPT,
                                    !tern_message_bool(&request->message, TERN_F_RAW), ids, error);

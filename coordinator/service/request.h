@@ -153,6 +153,11 @@ enum tern_status tern_request_text(const struct tern_request *request,
                                    const struct tern_model_file *file, enum tern_field field,
                                    bool chat, struct tern_ids *ids, struct tern_error *error);
 
+/* The ids of the message's conversation. TERN_USAGE, TERN_UNSUPPORTED. */
+enum tern_status tern_request_conversation(const struct tern_request *request,
+                                           const struct tern_model_file *file, struct tern_ids *ids,
+                                           struct tern_error *error);
+
 /* ---- json, malloc'ed or NULL ---- */
 
 char *tern_describe_service(const struct tern_service *service);
