@@ -71,6 +71,32 @@ static enum tern_status parse_count(const struct option *option, const char *tex
     return TERN_OK;
 }
 
+static enum tern_status parse_integer(const struct option *option, const char *text,
+                                      struct tern_error *error)
+{
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || (double)value < option->low ||
+        (double)value > option->high)
+        return tern_fail(error, TERN_USAGE,
+                         "%s%s is '%s'; it must be a whole number from %.0f to %.0f",
+                         option_dashes(option), option->name, text, option->low, option->high);
+    *(int64_t *)option->target = value;
+    return TERN_OK;
+}
+
+static enum tern_status add_text(const struct option *option, const char *text,
+                                 struct tern_error *error)
+{
+    struct option_texts *texts = option->target;
+    if (texts->count == OPTION_MOST_TEXTS)
+        return tern_fail(error, TERN_USAGE, "%s%s can be given %d times", option_dashes(option),
+                         option->name, OPTION_MOST_TEXTS);
+    texts->text[texts->count++] = text;
+    return TERN_OK;
+}
+
 static enum tern_status parse_number(const struct option *option, const char *text,
                                      struct tern_error *error)
 {
@@ -106,14 +132,19 @@ static enum tern_status parse_value(const struct option *option, const char *tex
     switch (option->kind) {
     case OPTION_COUNT:
         return parse_count(option, text, error);
+    case OPTION_INTEGER:
+        return parse_integer(option, text, error);
     case OPTION_NUMBER:
         return parse_number(option, text, error);
     case OPTION_CHOICE:
         return parse_choice(option, text, error);
     case OPTION_TEXT:
+    case OPTION_TEXTS:
         if (!tern_utf8_valid(text, strlen(text)))
             return tern_fail(error, TERN_USAGE, "%s%s is not valid UTF-8", option_dashes(option),
                              option->name);
+        if (option->kind == OPTION_TEXTS)
+            return add_text(option, text, error);
         *(const char **)option->target = text;
         return TERN_OK;
     case OPTION_FLAG:

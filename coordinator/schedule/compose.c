@@ -305,7 +305,7 @@ static uint16_t flags_of(const struct tern_session *session, uint32_t row)
         return TERN_ROW_LOGITS;
     if (row + 1 < session->rows || tern_session_outputs(session) == 0)
         return 0;
-    return session->sampling.temperature > 0 ? TERN_ROW_LOGITS : TERN_ROW_LOGITS | TERN_ROW_ARGMAX;
+    return tern_session_argmax(session) ? TERN_ROW_LOGITS | TERN_ROW_ARGMAX : TERN_ROW_LOGITS;
 }
 
 void tern_compose_step(const struct tern_lane *lane, struct tern_step *step)

@@ -30,8 +30,12 @@ static void fail_by_fault(const struct tern_lane *lane, struct tern_session *ses
                   label, fault_text(fault));
 }
 
-static bool is_end(const struct tern_lane *lane, uint32_t token)
+/* Is this the token after which the session's answer is over? */
+static bool is_end_of(const struct tern_session *session, uint32_t token)
 {
+    const struct tern_lane *lane = session->lane;
+    if (session->ignore_ends)
+        return false;
     for (uint32_t i = 0; i < lane->end_tokens; i++)
         if (lane->end_token[i] == token)
             return true;
@@ -45,7 +49,7 @@ static void accept(struct tern_scheduler *s, struct tern_session *session, uint3
     if (session->times.first_ns == 0)
         session->times.first_ns = now;
     session->times.last_ns = now;
-    if (is_end(session->lane, token) && !session->ignore_ends) {
+    if (is_end_of(session, token)) {
         tern_session_end(&s->composer, session, "stop");
         return;
     }
@@ -59,15 +63,18 @@ static void choose(struct tern_scheduler *s, struct tern_session *session, const
                    uint32_t argmax, uint64_t now)
 {
     const struct tern_plan *plan = session->lane->plan;
+    const float *row = (const float *)(const void *)logits;
     uint32_t token = argmax;
-    if (session->sampling.temperature > 0)
-        token = tern_sample(s->sampler, &session->sampling, (const float *)(const void *)logits,
-                            plan->vocabulary, session->count);
+    if (!tern_session_argmax(session))
+        token = tern_sample(s->sampler, &session->sampling, row, plan->vocabulary, session->ids,
+                            session->count);
     if (token >= plan->vocabulary) {
         tern_fail(&session->error, TERN_NO_MEMORY, "out of memory while sampling");
         tern_session_end(&s->composer, session, NULL);
         return;
     }
+    if (session->every_choice && !is_end_of(session, token))
+        session->events.chosen(session->events.context, token, row);
     accept(s, session, token, now);
 }
 

@@ -31,6 +31,7 @@ static void free_request(struct tern_request *request)
     if (request->file != NULL)
         tern_file_release(request->file);
     free(request->rows);
+    tern_answer_free(&request->answer);
     zmq_msg_close(&request->bytes);
     free(request);
 }

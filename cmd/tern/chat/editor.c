@@ -225,7 +225,8 @@ enum input_event editor_line(struct editor *editor, const char *text, struct lin
     editor->interrupted = editor->hung_up = false;
     sigaction(SIGWINCH, &noted, &old_resize);
     sigaction(SIGTSTP, &noted, &old_stop);
-    el_resize(editor->el); /* it may have changed during the answer */
+    el_set(editor->el, EL_PREP_TERM, 1); /* before the prompt, which invites Ctrl-D */
+    el_resize(editor->el);               /* it may have changed during the answer */
     bracket_pastes(true);
     line->text = el_gets(editor->el, &length);
     bracket_pastes(false);
