@@ -81,7 +81,7 @@ static enum tern_status parse_integer(const struct option *option, const char *t
         (double)value > option->high)
         return tern_fail(error, TERN_USAGE,
                          "%s%s is '%s'; it must be a whole number from %.0f to %.0f",
-                         dashes(option), option->name, text, option->low, option->high);
+                         option_dashes(option), option->name, text, option->low, option->high);
     *(int64_t *)option->target = value;
     return TERN_OK;
 }
@@ -91,7 +91,7 @@ static enum tern_status add_text(const struct option *option, const char *text,
 {
     struct option_texts *texts = option->target;
     if (texts->count == OPTION_MOST_TEXTS)
-        return tern_fail(error, TERN_USAGE, "%s%s can be given %d times", dashes(option),
+        return tern_fail(error, TERN_USAGE, "%s%s can be given %d times", option_dashes(option),
                          option->name, OPTION_MOST_TEXTS);
     texts->text[texts->count++] = text;
     return TERN_OK;

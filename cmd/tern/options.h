@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 enum option_kind {
-    OPTION_FLAG,   /* bool */
-    OPTION_COUNT,  /* uint64_t, in [low, high]; high 0x1p64: any */
+    OPTION_FLAG,    /* bool */
+    OPTION_COUNT,   /* uint64_t, in [low, high]; high 0x1p64: any */
     OPTION_INTEGER, /* int64_t, in [low, high] */
-    OPTION_NUMBER, /* double, finite, in [low, high] */
-    OPTION_TEXT,   /* const char *, valid UTF-8 */
-    OPTION_TEXTS,  /* struct option_texts; may be given several times */
-    OPTION_CHOICE, /* const char *, one of the words in `choices`, separated by '|' */
+    OPTION_NUMBER,  /* double, finite, in [low, high] */
+    OPTION_TEXT,    /* const char *, valid UTF-8 */
+    OPTION_TEXTS,   /* struct option_texts; may be given several times */
+    OPTION_CHOICE,  /* const char *, one of the words in `choices`, separated by '|' */
 };
 
 enum { OPTION_MOST_TEXTS = 1024 };

@@ -31,9 +31,10 @@ static enum tern_status pack_bias(struct tern_pack *pack, const struct option_te
     struct bias list[OPTION_MOST_TEXTS];
     for (int i = 0; i < texts->count; i++)
         if (!read_bias(texts->text[i], &list[i]))
-            return tern_fail(error, TERN_USAGE,
-                             "--bias is '%s'; it must be a token id, '=' and a number, like 42=-1.5",
-                             texts->text[i]);
+            return tern_fail(
+                error, TERN_USAGE,
+                "--bias is '%s'; it must be a token id, '=' and a number, like 42=-1.5",
+                texts->text[i]);
     if (texts->count > 0)
         tern_pack_bytes(pack, TERN_F_BIAS, list, (size_t)texts->count * sizeof list[0]);
     return TERN_OK;

@@ -163,13 +163,7 @@ int verb_chat(const struct verb *verb, int argc, char **argv)
     struct chat chat = {0};
     const struct option options[] = {
         {"system", OPTION_TEXT, &chat.system, "TEXT", "system message", 0, 0, NULL},
-        {"n", OPTION_COUNT, &chat.n, NULL, "tokens of an answer at most (until the end token)", 1,
-         1 << 20, &chat.has_n},
-        {"temp", OPTION_NUMBER, &chat.temperature, "X", "temperature; 0 takes the best token (0)",
-         0, 1e6, NULL},
-        {"seed", OPTION_COUNT, &chat.seed, NULL, "seed of each answer's draw (drawn)", 0, 0x1p64,
-         &chat.has_seed},
-        {"ignore-eos", OPTION_FLAG, &chat.ignore_eos, NULL, "go on after an end token", 0, 0, NULL},
+        SAMPLING_OPTIONS(chat.sampling),
         {"stats", OPTION_FLAG, &chat.stats, NULL, "tokens, seconds and seed on stderr", 0, 0, NULL},
         {"json", OPTION_FLAG, &chat.json, NULL, "print a JSON object for each turn", 0, 0, NULL},
         MODEL_OPTIONS(chat.model),

@@ -114,8 +114,7 @@ static bool pack_chances(struct tern_pack *pack, struct tern_request *request, u
     size_t length;
     if (count == 0 || !request->session->every_choice)
         return true;
-    char *texts =
-        token_texts(request->model->file->tokenizer, answer->chances, count, &length);
+    char *texts = token_texts(request->model->file->tokenizer, answer->chances, count, &length);
     if (texts == NULL)
         return false;
     tern_pack_u64(pack, TERN_F_LOGPROBS, answer->likeliest);

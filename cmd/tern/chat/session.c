@@ -73,14 +73,10 @@ static enum tern_status pack_turn(const struct chat *chat, struct tern_pack *pac
     tern_pack_bytes(pack, TERN_F_MESSAGES, messages, length);
     free(messages);
     pack_options(pack, &chat->model);
-    tern_pack_u64(pack, TERN_F_SEED, chat->turn_seed);
-    if (chat->temperature > 0)
-        tern_pack_f64(pack, TERN_F_TEMP, chat->temperature);
-    if (chat->has_n)
-        tern_pack_u64(pack, TERN_F_N, chat->n);
-    if (chat->ignore_eos)
-        tern_pack_bool(pack, TERN_F_IGNORE_EOS, true);
-    return TERN_OK;
+    struct sampling_options sampling = chat->sampling;
+    sampling.seed = chat->turn_seed;
+    sampling.has_seed = true;
+    return pack_sampling(pack, &sampling, error);
 }
 
 static void keep_figures(struct chat *chat, const struct tern_message *done)
@@ -159,8 +155,8 @@ static json_t *answer_message(struct chat *chat)
 static uint64_t draw_seed(const struct chat *chat)
 {
     uint64_t seed;
-    if (chat->has_seed)
-        return chat->seed;
+    if (chat->sampling.has_seed)
+        return chat->sampling.seed;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
         seed = tern_now_ns() * 0x9E3779B97F4A7C15u;
     return seed >> 11;

@@ -4,15 +4,15 @@
 
 #include "cmd/tern/client.h"
 #include "cmd/tern/request.h"
+#include "cmd/tern/sampling.h"
 #include "cmd/tern/screen.h"
 
 struct chat {
     struct client client;
     const char *path; /* of the model */
     struct model_options model;
-    uint64_t n, seed;
-    double temperature;
-    bool has_n, has_seed, ignore_eos, stats, json;
+    struct sampling_options sampling;
+    bool stats, json;
     const char *system; /* --system */
 
     json_t *messages; /* a transcript (chat/transcript.h), and the pending turn's message */
