@@ -28,6 +28,10 @@ static const struct verb verbs[] = {
      NULL, verb_logits},
     {"bench", "MODEL", "Measure the speed of prompts and of decoding.", NULL, verb_bench},
     {"stop", "", "End the service.", NULL, verb_stop},
+    {"logs", "", "Show what the service has logged.",
+     "--json prints an object a line: time, level, process, message; time and process are null\n"
+     "for what libraries wrote by themselves.\n",
+     verb_logs},
     {"serve", "", "Run the service in the foreground, its log on standard error.", NULL,
      verb_serve},
     {"doctor", "", "Show what this machine offers and what is missing.", NULL, verb_doctor},

@@ -226,6 +226,8 @@ static void on_bound(void *context, const struct tern_error *error)
         tern_model_open_lane(model, on_lost);
         tern_scheduler_add_lane(models->scheduler, &model->lane);
         model->state = TERN_MODEL_READY;
+        tern_log("info", "loaded %s: context %" PRIu32 ", %" PRIu64 " MiB planned",
+                 model->file->path, model->size.context, model->size.bytes >> 20);
         model->used_ns = tern_now_ns();
     }
     tern_models_advance(models);
