@@ -58,7 +58,7 @@ static void print_plain(const char *line)
     putchar('\n');
 }
 
-static void print_json(const struct entry *entry)
+static void print_object(const struct entry *entry)
 {
     json_t *text = json_string(entry->text);
     json_t *object = json_pack(
@@ -80,7 +80,7 @@ static bool print_line(const struct wish *wish, const char *line)
     if (entry.level > wish->level)
         return true;
     if (wish->json)
-        print_json(&entry);
+        print_object(&entry);
     else
         print_plain(line);
     return !ferror(stdout) && (!wish->follow || fflush(stdout) == 0);
