@@ -5,8 +5,10 @@
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,12 +116,31 @@ static enum tern_status look_at_target(const struct import *import, bool *there,
     return status;
 }
 
+/* What imports that were killed have left behind. */
+static void sweep(int folder)
+{
+    const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+    const struct dirent *entry;
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        int pid, end = 0;
+        if (sscanf(entry->d_name, ".import-%d.part%n", &pid, &end) == 1 && pid > 0 && end > 0 &&
+            entry->d_name[end] == '\0' && kill(pid, 0) != 0 && errno == ESRCH)
+            unlinkat(folder, entry->d_name, 0);
+    }
+    if (entries != NULL)
+        closedir(entries);
+    else if (copy >= 0)
+        close(copy);
+}
+
 /* Under a hidden name first, so that nobody ever sees half a file. */
 static enum tern_status put(const struct import *import, bool *linked, struct tern_error *error)
 {
     char part[64];
     snprintf(part, sizeof part, ".import-%d.part", (int)getpid());
-    unlinkat(import->folder, part, 0); /* of a process of that number that was killed */
+    sweep(import->folder);
+    unlinkat(import->folder, part, 0); /* of a process that had our number */
     enum tern_status status = bring_file(import->source, import->folder, part, linked, error);
     if (status != TERN_OK)
         return status;

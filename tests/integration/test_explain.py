@@ -12,6 +12,7 @@ import xml.dom.minidom
 import gguf_files
 from harness import TERN, Service, kill, models, wait_until
 
+IQ4_NL = 20  # a type of files that no kernel is for; 18 bytes for 32 weights
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (error|warning|info|debug) \w+: .+")
 
 
@@ -107,6 +108,10 @@ class Explain(unittest.TestCase):
         return {
             "family": (self.variant("family", {"general.architecture": (text, "mamba")}), "mamba"),
             "tokenizer": (self.variant("tokenizer", {"tokenizer.ggml.model": (text, "runes")}), "runes"),
+            "norm": (self.variant("norm", types={"blk.0.attn_norm.weight": (
+                gguf_files.T_F16, bytes(2 * gguf_files.WIDTH))}), "F16"),
+            "type": (self.variant("type", types={"blk.0.attn_q.weight": (
+                IQ4_NL, bytes(gguf_files.WIDTH * gguf_files.WIDTH // 32 * 18))}), "IQ4_NL"),
         }
 
     def test_info_of_unsupported_files_says_why_run_refuses(self):
@@ -285,7 +290,12 @@ class Explain(unittest.TestCase):
     def test_import_links_or_copies(self):
         here = self.service.root / "mine.gguf"
         here.write_bytes(self.model.read_bytes())
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        self.cache().mkdir(parents=True, exist_ok=True)
+        (self.cache() / f".import-{dead.pid}.part").write_bytes(b"of an import that was killed")
         self.service.good("import", here)
+        self.assertFalse((self.cache() / f".import-{dead.pid}.part").exists())
         self.addCleanup(self.service.tern, "rm", "mine")
         self.assertEqual((self.cache() / "mine.gguf").stat().st_ino, here.stat().st_ino)
 
