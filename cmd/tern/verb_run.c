@@ -17,6 +17,7 @@ struct run {
     const char *system, *tokens;
     struct collected answer;
     bool unwritten; /* standard output takes no more */
+    bool no_text;   /* ids came alone: Tern cannot read the model's tokenizer */
 };
 
 /* The prompt's words joined by spaces, or standard input. */
@@ -127,6 +128,10 @@ static bool take_answer(void *context, const struct tern_message *reply)
             return false;
     } else {
         const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
+        if (text == NULL && tern_message_has(reply, TERN_F_TOKENS)) {
+            run->no_text = true;
+            return false;
+        }
         if (length > 0 && !write_out(text, length)) {
             run->unwritten = true;
             return false;
@@ -182,6 +187,11 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     client_close(&client);
     free(run.answer.ids);
     free(run.answer.bytes);
+    if (run.no_text)
+        status = tern_fail(&error, TERN_UNSUPPORTED,
+                           "%s: no text without a tokenizer (tern info tells what is wrong with "
+                           "it); --ids prints the ids",
+                           path);
     if (run.unwritten) /* finish_output says why, or `tern run ... | head -1` has enough */
         return 0;
     return status == TERN_OK ? 0 : complain(&error);

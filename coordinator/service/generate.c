@@ -80,6 +80,15 @@ enum tern_status tern_request_text(const struct tern_request *request,
                          ids, error);
 }
 
+/* The model runs without a tokenizer, too; text is another matter. */
+static enum tern_status no_tokenizer(const struct tern_model_file *file, struct tern_error *error)
+{
+    const struct tern_error *why = &file->tokenizer_error;
+    const char *slash = strrchr(file->path, '/');
+    return tern_fail(error, why->status, "%s: %s; it takes token ids only (--tokens)",
+                     slash != NULL ? slash + 1 : file->path, why->message);
+}
+
 static enum tern_status prompt_ids(const struct tern_request *request, struct tern_ids *ids,
                                    struct tern_error *error)
 {
@@ -89,6 +98,8 @@ static enum tern_status prompt_ids(const struct tern_request *request, struct te
     enum tern_status status;
     if (tokens)
         status = tern_request_tokens(request, vocabulary, ids, error);
+    else if (tern_message_has(&request->message, TERN_F_PROMPT) && model->file->tokenizer == NULL)
+        return no_tokenizer(model->file, error);
     else if (tern_message_has(&request->message, TERN_F_PROMPT))
         status = tern_request_text(request, model->file, TERN_F_PROMPT,
                                    !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
@@ -177,18 +188,21 @@ static void stream_tokens(struct tern_request *request, bool last)
     const struct tern_session *session = request->session;
     const uint32_t count = session->count - request->streamed;
     const uint32_t *ids = session->ids + request->streamed;
+    const bool tokenizer = request->model->file->tokenizer != NULL;
     struct tern_error error;
     struct tern_pack pack;
     char *text = NULL;
     size_t length = 0;
-    const enum tern_status status = decode(request, ids, count, last, &text, &length, &error);
+    const enum tern_status status =
+        tokenizer ? decode(request, ids, count, last, &text, &length, &error) : TERN_OK;
     if (status != TERN_OK) {
         tern_request_give_up(request, &error);
     } else if (count > 0 || length > 0) {
         tern_reply_begin(&pack, TERN_MSG_TOKENS, request->number);
         if (count > 0)
             tern_pack_bytes(&pack, TERN_F_TOKENS, ids, count * sizeof *ids);
-        tern_pack_bytes(&pack, TERN_F_BYTES, text != NULL ? text : "", length);
+        if (tokenizer)
+            tern_pack_bytes(&pack, TERN_F_BYTES, text != NULL ? text : "", length);
         request->streamed = session->count;
         tern_reply_stream(request, &pack);
     }
