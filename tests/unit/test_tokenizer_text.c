@@ -223,7 +223,7 @@ static void merging_follows_its_definition(void **state)
 {
     (void)state;
     enum { LONGEST = 150 };
-    struct merge_work work = {0};
+    struct merge_work work = {.priorities = 11};
     for (int round = 0; round < 3000; round++) {
         struct merge_symbol wanted[LONGEST];
         const size_t count = 1 + draw(LONGEST);
