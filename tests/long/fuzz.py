@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Builds the libFuzzer targets of this folder with clang, AddressSanitizer and UBSan in build-fuzz/ and runs
-each for some time from its kept inputs (corpus/NAME/). What ends a target (a crash, a leak, more than
+each for some time from its kept inputs (corpus/NAME/, written by hand, and corpus/NAME.tar.xz, found by earlier
+runs). What ends a target (a crash, a leak, more than
 --memory MiB, more than 10 s on one input) is kept in build-fuzz/found/ and named. The last line is
 `N passed, M failed`.
 
@@ -9,7 +10,7 @@ usage: fuzz.py [--seconds N] [--jobs N] [--keep] [NAME...]
     --seconds N   for each target (default 60)
     --jobs N      targets at a time (default 2)
     --memory N    MiB that a target may use (default 1024)
-    --keep        afterwards write the smallest inputs that cover the most to corpus/NAME/
+    --keep        afterwards write the smallest inputs that cover the most to corpus/NAME.tar.xz
 """
 import argparse
 import concurrent.futures
@@ -19,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
@@ -49,6 +51,18 @@ def program(name):
     return BUILD / "tests" / "long" / f"fuzz_{name}"
 
 
+def kept(name):
+    """Folders with the inputs to start from."""
+    packed, folder = HERE / "corpus" / f"{name}.tar.xz", BUILD / "kept" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    if packed.exists():
+        with tarfile.open(packed) as archive:
+            for member in archive.getmembers():
+                member.name = os.path.basename(member.name)
+                archive.extract(member, folder)
+    return [path for path in (HERE / "corpus" / name, folder) if path.is_dir()]
+
+
 def run(name, options):
     """(name, exit status, last lines): inputs that reach something new go to build-fuzz/corpus/NAME."""
     grown = BUILD / "corpus" / name
@@ -59,7 +73,7 @@ def run(name, options):
     words = HERE / "corpus" / f"{name}.dict"
     if words.exists():
         command.append(f"-dict={words}")
-    folders = [grown] + [path for path in [HERE / "corpus" / name] if path.is_dir()]
+    folders = [grown, *kept(name)]
     log = BUILD / f"fuzz_{name}.log"
     with open(log, "wb") as out:
         done = subprocess.run([*command, *folders], stdout=out, stderr=out, check=False,
@@ -79,20 +93,21 @@ def report(name, code, log):
 
 def keep(name):
     """The corpus that covers the same with the fewest and smallest inputs, cut to KEPT_BYTES."""
-    merged, folder = BUILD / "merged" / name, HERE / "corpus" / name
+    merged = BUILD / "merged" / name
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([program(name), "-merge=1", merged, folder, BUILD / "corpus" / name], check=True,
+    subprocess.run([program(name), "-merge=1", merged, *kept(name), BUILD / "corpus" / name], check=True,
                    env={**os.environ, **OPTIONS}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for old in folder.iterdir():
-        old.unlink()
     used = 0
-    for path in sorted(merged.iterdir(), key=lambda p: (p.stat().st_size, p.name)):
-        used += path.stat().st_size
-        if used > KEPT_BYTES:
-            break
-        shutil.copy(path, folder / path.name[:12])
+    with tarfile.open(HERE / "corpus" / f"{name}.tar.xz", "w:xz", format=tarfile.USTAR_FORMAT) as archive:
+        for path in sorted(merged.iterdir(), key=lambda p: (p.stat().st_size, p.name)):
+            used += path.stat().st_size
+            if used > KEPT_BYTES:
+                break
+            entry = tarfile.TarInfo(path.name[:12])
+            entry.size = path.stat().st_size
+            with open(path, "rb") as data:
+                archive.addfile(entry, data)
 
 
 def main():
