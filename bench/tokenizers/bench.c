@@ -20,7 +20,7 @@
 
 enum { MOST_RUNS = 4096 };
 
-static void stop(const char *what, const char *why)
+static _Noreturn void stop(const char *what, const char *why)
 {
     fprintf(stderr, "bench-tokenizers: %s: %s\n", what, why);
     exit(1);
