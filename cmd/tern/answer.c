@@ -103,6 +103,8 @@ static json_t *next_token(struct reader *in, uint64_t likeliest)
 bool answer_json_take(struct answer_json *answer, const struct tern_message *reply)
 {
     struct reader in;
+    answer->no_text |=
+        tern_message_has(reply, TERN_F_TOKENS) && !tern_message_has(reply, TERN_F_BYTES);
     if (!tern_message_has(reply, TERN_F_CHANCES))
         return true;
     in.chances = tern_message_text(reply, TERN_F_CHANCES, &in.chance_bytes);
@@ -152,7 +154,9 @@ bool answer_json_print(const struct answer_json *answer, const struct collected 
     size_t length;
     const char *reason = tern_message_text(done, TERN_F_REASON, &length);
     json_t *object = json_object();
-    json_object_set_new(object, "text", json_of_bytes(collected->bytes, collected->length));
+    json_object_set_new(object, "text",
+                        answer->no_text ? json_null()
+                                        : json_of_bytes(collected->bytes, collected->length));
     json_object_set_new(object, "ids", json_of_ids(collected));
     json_object_set_new(object, "reason", json_of_bytes(reason, length));
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)

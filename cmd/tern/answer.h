@@ -7,6 +7,7 @@
 
 struct answer_json {
     json_t *logprobs; /* list with {"id", "token", "logprob", "top"} of each token, or NULL */
+    bool no_text;     /* ids came alone: Tern cannot read the model's tokenizer; text is null */
 };
 
 /* Keeps the log-probabilities of a TOKENS reply; false: no memory, or a reply that is broken. */

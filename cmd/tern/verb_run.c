@@ -22,6 +22,7 @@ struct run {
     struct answer_json details; /* --json */
     struct screen screen;
     bool unwritten; /* standard output takes no more */
+    bool no_text;   /* ids came alone: Tern cannot read the model's tokenizer */
 };
 
 /* The prompt's words joined by spaces, or standard input. */
@@ -134,6 +135,10 @@ static bool take_answer(void *context, const struct tern_message *reply)
             return false;
     } else {
         const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
+        if (text == NULL && tern_message_has(reply, TERN_F_TOKENS)) {
+            run->no_text = true;
+            return false;
+        }
         if (length > 0 && !write_answer(&run->screen, text, length)) {
             run->unwritten = true;
             return false;
@@ -192,6 +197,11 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     answer_json_free(&run.details);
     free(run.answer.ids);
     free(run.answer.bytes);
+    if (run.no_text)
+        status = tern_fail(&error, TERN_UNSUPPORTED,
+                           "%s: no text without a tokenizer (tern info tells what is wrong with "
+                           "it); --ids prints the ids",
+                           path);
     if (run.unwritten) /* finish_output says why, or `tern run ... | head -1` has enough */
         return 0;
     return status == TERN_OK ? 0 : complain(&error);

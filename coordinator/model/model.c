@@ -298,10 +298,6 @@ static enum tern_status start(struct tern_model *model, struct tern_error *error
 {
     const struct tern_fill_events events = {
         .context = model, .progress = on_progress, .filled = on_filled, .failed = on_fill_failed};
-    if (model->file->tokenizer == NULL) {
-        *error = model->file->tokenizer_error;
-        return error->status;
-    }
     enum tern_status status = make_seat(model->models, error);
     if (status == TERN_OK)
         status = make_room(model, error);
