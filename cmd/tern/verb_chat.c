@@ -43,7 +43,8 @@ static void tell_of_full_context(const struct chat *chat)
 }
 
 /* One JSON object for a turn: the answer and DONE's figures, or what went wrong. */
-static bool print_json(struct chat *chat, enum tern_status status, const struct tern_error *error)
+static bool print_turn_json(struct chat *chat, enum tern_status status,
+                            const struct tern_error *error)
 {
     json_t *line = chat->figures != NULL ? json_copy(chat->figures) : json_object();
     if (status == TERN_OK || chat->answer.length > 0)
@@ -70,7 +71,7 @@ static enum tern_status take_turn(struct chat *chat, const char *text, bool term
     if (chat->unwritten)
         return TERN_OK;
     if (chat->json)
-        chat->unwritten = !print_json(chat, status, error);
+        chat->unwritten = !print_turn_json(chat, status, error);
     else if (status == TERN_OK || chat->shown > 0 || (stopped && terminal))
         chat->unwritten = !end_answer();
     if (status == TERN_OK && chat->stats && chat->figures != NULL)

@@ -13,6 +13,9 @@ enum tern_status tern_answer_begin(struct tern_request *request, struct tern_err
 {
     size_t length;
     const char *texts = tern_message_text(&request->message, TERN_F_STOP, &length);
+    if (length > 0 && request->model->file->tokenizer == NULL)
+        return tern_fail(error, TERN_UNSUPPORTED,
+                         "stop texts need the model's tokenizer, which Tern cannot read");
     request->answer.likeliest = (uint32_t)tern_message_u64(&request->message, TERN_F_LOGPROBS, 0);
     return tern_stops_new(texts, length, &request->answer.stops, error);
 }
@@ -51,7 +54,7 @@ static enum tern_status add_text(struct tern_request *request, const uint32_t *i
     const bool last = id == NULL, stops = answer->stops != NULL;
     char *piece = NULL;
     size_t bytes = 0;
-    if (!last && *id >= tern_vocabulary(tokenizer))
+    if (tokenizer == NULL || (!last && *id >= tern_vocabulary(tokenizer)))
         return TERN_OK;
     enum tern_status status = tern_decode(tokenizer, &answer->decoder, id, !last, true, last,
                                           stops ? &piece : text, stops ? &bytes : length, error);
@@ -88,7 +91,7 @@ static char *token_texts(const struct tern_tokenizer *tokenizer, const struct te
     *length = 0;
     for (size_t i = 0; i < count; i++) {
         size_t bytes = 0;
-        const char *text = chance[i].id < tern_vocabulary(tokenizer)
+        const char *text = tokenizer != NULL && chance[i].id < tern_vocabulary(tokenizer)
                                ? tern_token_bytes(tokenizer, chance[i].id, &bytes)
                                : NULL;
         const uint32_t prefix = (uint32_t)bytes;
@@ -146,7 +149,8 @@ static void stream(struct tern_request *request, bool *stopped)
         tern_reply_begin(&pack, TERN_MSG_TOKENS, request->number);
         if (taken > 0)
             tern_pack_bytes(&pack, TERN_F_TOKENS, ids, taken * sizeof *ids);
-        tern_pack_bytes(&pack, TERN_F_BYTES, text != NULL ? text : "", length);
+        if (request->model->file->tokenizer != NULL)
+            tern_pack_bytes(&pack, TERN_F_BYTES, text != NULL ? text : "", length);
         pack.failed |= !pack_chances(&pack, request, taken);
         answer->streamed += taken;
         tern_reply_stream(request, &pack);

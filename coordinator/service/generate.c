@@ -78,6 +78,15 @@ enum tern_status tern_request_text(const struct tern_request *request,
                          ids, error);
 }
 
+/* The model runs without a tokenizer, too; text is another matter. */
+static enum tern_status no_tokenizer(const struct tern_model_file *file, struct tern_error *error)
+{
+    const struct tern_error *why = &file->tokenizer_error;
+    const char *slash = strrchr(file->path, '/');
+    return tern_fail(error, why->status, "%s: %s; it takes token ids only (--tokens)",
+                     slash != NULL ? slash + 1 : file->path, why->message);
+}
+
 static enum tern_status prompt_ids(const struct tern_request *request, struct tern_ids *ids,
                                    struct tern_error *error)
 {
@@ -87,6 +96,8 @@ static enum tern_status prompt_ids(const struct tern_request *request, struct te
     enum tern_status status;
     if (tokens)
         status = tern_request_tokens(request, vocabulary, ids, error);
+    else if (model->file->tokenizer == NULL)
+        return no_tokenizer(model->file, error);
     else if (tern_message_has(&request->message, TERN_F_MESSAGES))
         status = tern_request_conversation(request, model->file, ids, error);
     else if (tern_message_has(&request->message, TERN_F_PROMPT))
