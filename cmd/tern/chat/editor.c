@@ -181,7 +181,7 @@ struct editor *editor_open(void)
     el_set(editor->el, EL_PROMPT, prompt);
     el_set(editor->el, EL_EDITOR, "emacs");
     el_set(editor->el, EL_GETCFN, next_character);
-    el_set(editor->el, EL_ADDFN, "tern-paste", "Insert pasted text", paste);
+    el_wset(editor->el, EL_ADDFN, L"tern-paste", L"Insert pasted text", paste); /* el_set leaks */
     el_source(editor->el, NULL);
     el_set(editor->el, EL_BIND, "\033[200~", "tern-paste", NULL);
     el_set(editor->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
