@@ -4,6 +4,7 @@
  * pages and is computed again later, so that the oldest always comes to its end.
  */
 #include "coordinator/schedule/compose.h"
+#include "coordinator/schedule/prefix.h"
 #include "proto/plan.h"
 
 enum {
@@ -52,12 +53,15 @@ static uint32_t rows_in_time(const struct tern_lane *lane)
 
 /* ---- pages ---- */
 
-/* Takes back everything the session has in the cache. */
-static void evict(struct tern_composer *composer, struct tern_session *session)
+/* Takes back everything the session has in the cache; `keep`: others may find it, until its pages
+ * are needed. */
+static void evict(struct tern_composer *composer, struct tern_session *session, bool keep)
 {
     if (session->sequence >= 0) {
         const uint32_t *table =
             tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
+        if (keep)
+            tern_prefix_keep(session->lane, session, table);
         for (uint32_t i = 0; i < session->pages; i++)
             tern_pages_give(session->lane->pages, table[i]);
         composer->sequence[session->sequence] = false;
@@ -70,7 +74,7 @@ void tern_session_end(struct tern_composer *composer, struct tern_session *sessi
                       const char *reason)
 {
     struct tern_session **link = &session->lane->sessions;
-    evict(composer, session);
+    evict(composer, session, reason != NULL);
     while (*link != session)
         link = &(*link)->next;
     *link = session->next;
@@ -93,28 +97,67 @@ static bool take_sequence(struct tern_composer *composer, struct tern_session *s
     return false;
 }
 
+bool tern_compose_evict_resting(struct tern_composer *composer, struct tern_lane *lane)
+{
+    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        if (s->sequence >= 0 && !tern_session_runnable(s)) {
+            evict(composer, s, true);
+            return true;
+        }
+    return false;
+}
+
+/* A page table for the session, and in it what others have computed of its ids. False: all tables
+ * are taken, or (limited) the pages for all it knows are not free beside `promised` ones. */
+static bool let_in(struct tern_composer *composer, struct tern_session *session, bool limited,
+                   uint64_t *promised)
+{
+    struct tern_lane *lane = session->lane;
+    const struct tern_prefix_match match = tern_prefix_find(lane, session);
+    const uint64_t need = tern_pages_for(session->count + 1ull) - tern_pages_for(match.positions);
+    while (limited && *promised + need > tern_pages_available(lane->pages))
+        if (!tern_prefix_drop(lane, match.kept))
+            return false;
+    if (!take_sequence(composer, session))
+        return false;
+    tern_prefix_take(lane, composer->supervisor, &match, session);
+    *promised += need;
+    return true;
+}
+
 /* Lets waiting sessions in, oldest first, as long as the pages for all they know are free: one that
- * lost its pages does not come back to lose them again. */
-static void admit(struct tern_composer *composer, struct tern_lane *lane)
+ * lost its pages does not come back to lose them again. False: somebody must wait. */
+static bool admit_some(struct tern_composer *composer, struct tern_lane *lane)
 {
     uint64_t promised = 0;
     bool others = false;
     for (struct tern_session *s = lane->sessions; s != NULL; s = s->next) {
-        const uint32_t need = tern_pages_for(s->count + 1ull);
         if (s->sequence >= 0) {
+            const uint32_t need = tern_pages_for(s->count + 1ull);
             promised += need > s->pages ? need - s->pages : 0;
-            others = true;
+        } else if (!tern_session_runnable(s)) {
             continue;
+        } else if (!let_in(composer, s, others, &promised)) {
+            return false;
         }
-        if (!tern_session_runnable(s))
-            continue;
-        if (others && promised + need > tern_pages_available(lane->pages))
-            return;
-        if (!take_sequence(composer, s))
-            return;
-        promised += need;
         others = true;
     }
+    return true;
+}
+
+static void admit(struct tern_composer *composer, struct tern_lane *lane)
+{
+    while (!admit_some(composer, lane) && tern_compose_evict_resting(composer, lane))
+        ;
+}
+
+/* A page, of a kept prefix if no other is free. */
+static bool take_page(struct tern_lane *lane, uint32_t *page)
+{
+    while (!tern_pages_take(lane->pages, page))
+        if (!tern_prefix_drop(lane, NULL))
+            return false;
+    return true;
 }
 
 /* Pages for the first `positions` positions; false when the pool is empty. */
@@ -123,7 +166,7 @@ static bool cover(struct tern_composer *composer, struct tern_session *session, 
     uint32_t *table = tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
     const uint32_t need = tern_pages_for(positions);
     while (session->pages < need) {
-        if (!tern_pages_take(session->lane->pages, &table[session->pages]))
+        if (!take_page(session->lane, &table[session->pages]))
             return false;
         session->pages++;
     }
@@ -148,18 +191,20 @@ static bool alone_with_pages(const struct tern_lane *lane, const struct tern_ses
     return true;
 }
 
-/* Pages for the session's rows, taken from younger sessions if need be. False: it lost its rows,
- * evicted or ended. */
+/* Pages for the session's rows, taken from resting and then from younger sessions if need be.
+ * False: it lost its rows, evicted or ended. */
 static bool cover_rows(struct tern_composer *composer, struct tern_session *session)
 {
     struct tern_lane *lane = session->lane;
     while (!cover(composer, session, session->computed + session->rows)) {
+        if (tern_compose_evict_resting(composer, lane))
+            continue;
         struct tern_session *victim = youngest(session);
         if (victim == session && alone_with_pages(lane, session)) {
             tern_session_end(composer, session, "length"); /* the cache holds no more of it */
             return false;
         }
-        evict(composer, victim);
+        evict(composer, victim, false);
         if (victim == session)
             return false;
     }
@@ -253,18 +298,6 @@ static uint32_t cover_all(struct tern_composer *composer, struct tern_lane *lane
     return rows;
 }
 
-/* A session that rests (its owner takes nothing) must not keep others out; it is computed again
- * when it goes on. False: none holds anything. */
-static bool evict_resting(struct tern_composer *composer, struct tern_lane *lane)
-{
-    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
-        if (s->sequence >= 0 && !tern_session_runnable(s)) {
-            evict(composer, s);
-            return true;
-        }
-    return false;
-}
-
 /* Whoever lost its rows left pages or a page table to others, so it is tried again for them. That
  * ends: a session is let in again only when there are pages for all it needs. */
 uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
@@ -275,7 +308,7 @@ uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
         admit(composer, lane);
         give_rows(lane);
         rows = cover_all(composer, lane, &lost);
-    } while (rows == 0 && (lost || evict_resting(composer, lane)));
+    } while (rows == 0 && lost);
     return rows;
 }
 
@@ -283,8 +316,9 @@ uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session 
                             uint32_t rows)
 {
     struct tern_lane *lane = session->lane;
+    uint64_t promised = 0;
     bool lost;
-    if (session->sequence < 0 && !take_sequence(composer, session))
+    if (session->sequence < 0 && !let_in(composer, session, false, &promised))
         return 0;
     session->rows = rows < wanted(session) ? rows : wanted(session);
     return cover_all(composer, lane, &lost);

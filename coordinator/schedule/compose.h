@@ -25,6 +25,11 @@ uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane);
 uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,
                             uint32_t rows);
 
+/* A session that rests (its owner takes nothing) must not keep others out: one of the lane's loses
+ * its page table, and its pages as far as they are needed; it is computed again when it goes on.
+ * False: none holds anything. */
+bool tern_compose_evict_resting(struct tern_composer *composer, struct tern_lane *lane);
+
 /* Takes pages for up to `positions` positions after the session's rows, as far as there are free
  * ones; returns for how many there are pages. */
 uint32_t tern_compose_ahead(struct tern_composer *composer, struct tern_session *session,

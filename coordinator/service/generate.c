@@ -208,6 +208,7 @@ static void end_session(struct tern_request *request)
     tern_pack_text(&pack, TERN_F_REASON, session->reason);
     tern_pack_u64(&pack, TERN_F_PROMPT_TOKENS, session->prompt);
     tern_pack_u64(&pack, TERN_F_COUNT, session->count - session->prompt);
+    tern_pack_u64(&pack, TERN_F_REUSED, session->reused);
     tern_pack_u64(&pack, TERN_F_CTX, request->model->size.context);
     if (times->first_ns != 0) {
         tern_pack_u64(&pack, TERN_F_PROMPT_NS, times->first_ns - times->began_ns);
