@@ -4,16 +4,9 @@
  * pages and is computed again later, so that the oldest always comes to its end.
  */
 #include "coordinator/schedule/compose.h"
+#include "coordinator/schedule/pace.h"
 #include "coordinator/schedule/prefix.h"
 #include "proto/plan.h"
-
-enum {
-    STEP_NS = 250 * 1000 * 1000, /* how long a step should take at most */
-    FIRST_ROWS = 32,             /* of a lane that was never measured */
-    LEAST_ROWS = 8, /* below this a step's time is that of reading the weights, whatever its rows */
-    GROWTH = 4,     /* a step has at most this many times the rows that were measured */
-    MEASURED_ROWS = 8, /* steps with fewer say nothing about the time of a prompt's row */
-};
 
 bool tern_session_runnable(const struct tern_session *session)
 {
@@ -25,30 +18,6 @@ uint32_t tern_session_outputs(const struct tern_session *session)
     if (session->every_row)
         return session->rows;
     return session->rows == tern_session_pending(session) && session->count < session->limit;
-}
-
-/* ---- time ---- */
-
-void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns)
-{
-    if (rows < MEASURED_ROWS || ns == 0)
-        return;
-    const uint64_t row_ns = ns / rows + 1;
-    lane->row_ns = lane->row_ns == 0 ? row_ns : (lane->row_ns * 3 + row_ns) / 4;
-    lane->measured_rows = rows;
-}
-
-static uint32_t rows_in_time(const struct tern_lane *lane)
-{
-    uint64_t rows = FIRST_ROWS;
-    if (lane->row_ns != 0) {
-        rows = STEP_NS / lane->row_ns;
-        if (rows > (uint64_t)lane->measured_rows * GROWTH)
-            rows = (uint64_t)lane->measured_rows * GROWTH;
-        if (rows < LEAST_ROWS)
-            rows = LEAST_ROWS;
-    }
-    return rows < lane->plan->max_rows ? (uint32_t)rows : lane->plan->max_rows;
 }
 
 /* ---- pages ---- */
@@ -271,14 +240,32 @@ static uint32_t list_runnable(struct tern_lane *lane, struct tern_session **list
     return count;
 }
 
+/* Rows of a step that lasts as long as it should, when the first `served` of the list have one row
+ * each. Counts all further rows as those of the longest prompt: the estimate errs to the safe side.
+ */
+static uint32_t rows_in_time(const struct tern_lane *lane, struct tern_session **list,
+                             uint32_t served)
+{
+    uint32_t farthest = 0;
+    bool shared = false;
+    for (uint32_t i = 0; i < served; i++) {
+        if (list[i]->computed + 1 >= list[i]->prompt && !list[i]->every_row)
+            shared = true; /* somebody waits for a token */
+        else if (list[i]->computed > farthest)
+            farthest = list[i]->computed;
+    }
+    return tern_pace_rows(&lane->pace, farthest, shared, lane->plan->max_rows);
+}
+
 static void give_rows(struct tern_lane *lane)
 {
     struct tern_session *list[TERN_MAX_SEQUENCES];
-    const uint32_t in_time = rows_in_time(lane);
     struct room room = {.rows = lane->plan->max_rows, .outputs = lane->plan->max_outputs};
     const uint32_t count = list_runnable(lane, list);
     const uint32_t served = give_first_rows(list, count, &room);
-    room.rows = in_time > served ? in_time - served : 0;
+    const uint32_t in_time = rows_in_time(lane, list, served);
+    const uint32_t more = in_time > served ? in_time - served : 0;
+    room.rows = more < room.rows ? more : room.rows;
     share_rows(list, served, &room);
     lane->turn = count == 0 ? 0 : (lane->turn + (served < count ? served : 1)) % count;
 }

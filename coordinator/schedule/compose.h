@@ -46,7 +46,4 @@ void tern_compose_step(const struct tern_lane *lane, struct tern_step *step);
 void tern_session_end(struct tern_composer *composer, struct tern_session *session,
                       const char *reason);
 
-/* The step of `rows` rows took the worker `ns`, 0: not known. */
-void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns);
-
 #endif

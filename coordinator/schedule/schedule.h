@@ -14,6 +14,7 @@
 #define TERN_SCHEDULE_H
 
 #include "coordinator/loop.h"
+#include "coordinator/schedule/pace.h"
 #include "coordinator/schedule/pages.h"
 #include "coordinator/schedule/session.h"
 #include "coordinator/supervise.h"
@@ -39,9 +40,8 @@ struct tern_lane {
     struct tern_session *sessions; /* oldest first */
     struct tern_prefix *kept;      /* left by ended sessions, least recently used first */
     uint32_t kept_count;
-    uint32_t turn;          /* sessions at the front that come last in the next step */
-    uint64_t row_ns;        /* measured time of a row, 0: not yet */
-    uint32_t measured_rows; /* of the step that it was measured on */
+    uint32_t turn; /* sessions at the front that come last in the next step */
+    struct tern_pace pace;
 };
 
 struct tern_scheduler *tern_scheduler_new(struct tern_loop *loop); /* NULL: out of memory */
