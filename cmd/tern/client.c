@@ -28,7 +28,7 @@ bool client_interrupted(void)
     return interrupted != 0;
 }
 
-static void catch_signals(void)
+void client_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_interrupt};
     sigaction(SIGINT, &action, NULL);
@@ -257,7 +257,7 @@ static enum tern_status connect_once(struct client *client, bool start, struct t
 enum tern_status client_open(struct client *client, bool start, struct tern_error *error)
 {
     *client = (struct client){0};
-    catch_signals();
+    client_catch_signals();
     enum tern_status status = tern_runtime_open(&client->runtime, error);
     if (status == TERN_OK)
         status = connect_once(client, start, error);

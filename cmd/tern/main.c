@@ -14,9 +14,28 @@ static const struct verb verbs[] = {
      verb_run},
     {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
-    {"ps", "", "Show the service's processes and loaded models.", NULL, verb_ps},
-    {"ls", "", "List the models in the cache.", NULL, verb_ls},
-    {"info", "MODEL", "Show what a model file holds.", NULL, verb_info},
+    {"ps", "", "Show the service's processes and models, and what they are doing.",
+     "--json: coordinator {pid, version, uptime_s, rss_bytes, pss_bytes}, workers [{role, pid,\n"
+     "state, restarts, calls, rss_bytes, pss_bytes}], models [{model, state, pinned, requests,\n"
+     "running, queued, context, threads, tier, batch, precision, kv, unfused, planned_bytes,\n"
+     "resident_bytes, pages, pages_used, pages_free, page_positions, tokens}], memory, requests,\n"
+     "running, queued, tokens {prompt, decode, steps, per_s, per_s_computing}: tokens in all, and\n"
+     "tokens a second in the last five seconds and while computing. Sizes are bytes.\n",
+     verb_ps},
+    {"ls", "", "List the models in the cache.",
+     "--json: a list of {name, bytes, modified (seconds since 1970), path}.\n", verb_ls},
+    {"import", "FILE", "Bring a model file into the cache, if it is one that runs.",
+     "Takes no more disk space where the cache is on the same file system.\n", verb_import},
+    {"rm", "NAME...", "Remove models from the cache.", NULL, verb_rm},
+    {"info", "MODEL", "Show what a model file holds and needs, and whether it can run here.",
+     "--json: path, bytes, architecture, name, parameters, tensors {count, bytes, types}, "
+     "context,\n"
+     "layers and other sizes, vocabulary, tokenizer, chat_template, chat, loaded, memory\n"
+     "{available_bytes, default_context, needs [{context, kv, weights_bytes, kv_bytes,\n"
+     "buffers_bytes, total_bytes, fits}]}, supported, unsupported (why tern run refuses it), "
+     "notes,\n"
+     "and with --metadata: metadata [{key, type, count, value}], long values cut.\n",
+     verb_info},
     {"plan", "MODEL", "Show the steps and the memory that a model is compiled to.", NULL,
      verb_plan},
     {"tokenize", "MODEL", "Turn standard input, unchanged, into a JSON list of token ids.", NULL,
@@ -28,8 +47,13 @@ static const struct verb verbs[] = {
      NULL, verb_logits},
     {"bench", "MODEL", "Measure the speed of prompts and of decoding.", NULL, verb_bench},
     {"stop", "", "End the service.", NULL, verb_stop},
+    {"logs", "", "Show what the service has logged.",
+     "--json prints an object a line: time, level, process, message; time and process are null\n"
+     "for what libraries wrote by themselves.\n",
+     verb_logs},
     {"serve", "", "Run the service in the foreground, its log on standard error.", NULL,
      verb_serve},
+    {"version", "", "Show the version.", NULL, verb_version},
     {"doctor", "", "Show what this machine offers and what is missing.", NULL, verb_doctor},
 };
 

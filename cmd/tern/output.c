@@ -14,10 +14,8 @@ static bool line_drawn;
 static bool answer_on_screen; /* a line drawn now would wipe the answer's last one */
 static int write_error;       /* errno of the first failed write_out */
 
-static void draw_line(const struct tern_message *reply, const char *text, size_t length)
+static void draw_line(const char *text, size_t length, uint64_t done, uint64_t all)
 {
-    const uint64_t all = tern_message_u64(reply, TERN_F_ALL_UNITS, 0);
-    const uint64_t done = tern_message_u64(reply, TERN_F_DONE_UNITS, 0);
     if (!isatty(STDERR_FILENO) || all == 0 || answer_on_screen)
         return;
     fprintf(stderr, "\r\033[K%.*s %3.0f%%", (int)length, text, 100.0 * (double)done / (double)all);
@@ -32,11 +30,17 @@ void output_progress(const struct tern_message *reply)
     if (text == NULL)
         return;
     if (tern_message_has(reply, TERN_F_ALL_UNITS)) {
-        draw_line(reply, text, length);
+        draw_line(text, length, tern_message_u64(reply, TERN_F_DONE_UNITS, 0),
+                  tern_message_u64(reply, TERN_F_ALL_UNITS, 0));
         return;
     }
     output_progress_end();
     fprintf(stderr, "%stern: %.*s\n", answer_on_screen ? "\n" : "", (int)length, text);
+}
+
+void output_units(const char *text, uint64_t done, uint64_t all)
+{
+    draw_line(text, strlen(text), done, all);
 }
 
 void output_progress_end(void)
@@ -171,6 +175,12 @@ bool print_ids(const uint32_t *ids, size_t count)
     for (size_t i = 0; i < count; i++)
         fprintf(stdout, i == 0 ? "%u" : ", %u", ids[i]);
     return write_out("]\n", 2);
+}
+
+void print_json(const json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
+    putchar('\n');
 }
 
 bool take_result(void *context, const struct tern_message *reply)

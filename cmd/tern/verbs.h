@@ -9,14 +9,18 @@ int verb_detokenize(const struct verb *verb, int argc, char **argv);
 int verb_doctor(const struct verb *verb, int argc, char **argv);
 int verb_info(const struct verb *verb, int argc, char **argv);
 int verb_load(const struct verb *verb, int argc, char **argv);
+int verb_import(const struct verb *verb, int argc, char **argv);
 int verb_logits(const struct verb *verb, int argc, char **argv);
+int verb_logs(const struct verb *verb, int argc, char **argv);
 int verb_ls(const struct verb *verb, int argc, char **argv);
 int verb_plan(const struct verb *verb, int argc, char **argv);
 int verb_ps(const struct verb *verb, int argc, char **argv);
+int verb_rm(const struct verb *verb, int argc, char **argv);
 int verb_run(const struct verb *verb, int argc, char **argv);
 int verb_serve(const struct verb *verb, int argc, char **argv);
 int verb_stop(const struct verb *verb, int argc, char **argv);
 int verb_tokenize(const struct verb *verb, int argc, char **argv);
 int verb_unload(const struct verb *verb, int argc, char **argv);
+int verb_version(const struct verb *verb, int argc, char **argv);
 
 #endif

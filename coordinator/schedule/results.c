@@ -133,11 +133,19 @@ static void measure(struct tern_lane *lane, uint64_t spent)
     tern_pace_measure(&lane->pace, rows, attended, spent);
 }
 
+static void count(struct tern_scheduler *s, struct tern_lane *lane, struct tern_count rows,
+                  uint64_t spent, uint64_t now)
+{
+    tern_figures_add(&s->figures, rows, spent, now);
+    tern_figures_add(&lane->figures, rows, spent, now);
+}
+
 static void take_results(struct tern_scheduler *s, const struct tern_step_result *result)
 {
     struct tern_lane *lane = s->flight.lane;
     const uint64_t now = tern_now_ns();
     const uint64_t spent = between(result->began_ns, result->ended_ns);
+    struct tern_count counted = {0};
     uint32_t row = 0, output = 0;
     measure(lane, spent);
     for (struct tern_session *i = lane->sessions, *next; i != NULL; i = next) {
@@ -146,12 +154,14 @@ static void take_results(struct tern_scheduler *s, const struct tern_step_result
             continue;
         const uint32_t rows = i->rows, outputs = tern_session_outputs(i);
         const uint32_t fault = first_fault(result, row, rows);
+        *(i->times.first_ns != 0 ? &counted.decode : &counted.prompt) += rows;
         if (i->times.first_ns != 0)
             i->times.worker_ns += spent;
         settle(s, i, output, outputs > 0 ? result->argmax[output] : 0, fault, now);
         row += rows;
         output += outputs;
     }
+    count(s, lane, counted, spent, now);
 }
 
 /* More steps of the run are to come: the session's next row is being computed. */
@@ -191,9 +201,11 @@ void tern_schedule_granted(void *context, uint64_t step, const struct tern_grant
         return;
     struct tern_session *session = session_in_flight(s);
     s->flight.next++;
+    const uint64_t spent = between(granted->began_ns, granted->ended_ns), now = tern_now_ns();
     if (session->times.first_ns != 0)
-        session->times.worker_ns += between(granted->began_ns, granted->ended_ns);
-    settle(s, session, 0, granted->token, granted->fault, tern_now_ns());
+        session->times.worker_ns += spent;
+    count(s, s->flight.lane, (struct tern_count){.decode = 1}, spent, now);
+    settle(s, session, 0, granted->token, granted->fault, now);
     if (!run_goes_on(s, session))
         tern_flight_finish(s);
     tern_scheduler_go_on(s);

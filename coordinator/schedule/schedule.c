@@ -42,6 +42,11 @@ void tern_scheduler_attach(struct tern_scheduler *scheduler, struct tern_supervi
     scheduler->composer.supervisor = supervisor;
 }
 
+const struct tern_figures *tern_scheduler_figures(const struct tern_scheduler *scheduler)
+{
+    return &scheduler->figures;
+}
+
 /* ---- lanes ---- */
 
 static void append_lane(struct tern_scheduler *s, struct tern_lane *lane)

@@ -14,6 +14,7 @@
 #define TERN_SCHEDULE_H
 
 #include "coordinator/loop.h"
+#include "coordinator/schedule/figures.h"
 #include "coordinator/schedule/pace.h"
 #include "coordinator/schedule/pages.h"
 #include "coordinator/schedule/session.h"
@@ -42,6 +43,7 @@ struct tern_lane {
     uint32_t kept_count;
     uint32_t turn; /* sessions at the front that come last in the next step */
     struct tern_pace pace;
+    struct tern_figures figures;
 };
 
 struct tern_scheduler *tern_scheduler_new(struct tern_loop *loop); /* NULL: out of memory */
@@ -63,5 +65,8 @@ void tern_scheduler_submit(struct tern_scheduler *scheduler, struct tern_lane *l
 void tern_scheduler_cancel(struct tern_scheduler *scheduler, struct tern_session *session);
 /* The owner raised session->credit from 0. */
 void tern_scheduler_resume(struct tern_scheduler *scheduler);
+
+/* Of all lanes there were. */
+const struct tern_figures *tern_scheduler_figures(const struct tern_scheduler *scheduler);
 
 #endif

@@ -39,6 +39,7 @@ struct tern_client {
 struct tern_service {
     struct tern_loop *loop;
     void *socket;
+    uint64_t began_ns;
     int watch, pulse; /* pulse: timer, 0 while nothing is in work */
     struct tern_supervisor *supervisor;
     struct tern_scheduler *scheduler;
@@ -134,7 +135,9 @@ enum tern_status tern_request_text(const struct tern_request *request,
 /* ---- json, malloc'ed or NULL ---- */
 
 char *tern_describe_service(const struct tern_service *service);
-char *tern_describe_file(const struct tern_model_file *file);
+/* metadata: with all keys and values too (long ones cut). */
+char *tern_describe_file(const struct tern_model_file *file, const struct tern_models *models,
+                         bool metadata);
 char *tern_describe_model(const struct tern_model *model);
 
 /* ---- the service's own ---- */

@@ -262,6 +262,7 @@ enum tern_status tern_service_new(struct tern_loop *loop, void *zmq_context, con
     struct tern_service *service = calloc(1, sizeof *service);
     if (service == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    service->began_ns = tern_now_ns();
     service->loop = loop;
     service->supervisor = supervisor;
     service->scheduler = scheduler;
