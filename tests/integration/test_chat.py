@@ -342,6 +342,16 @@ class Typed(Chat):
         terminal.prompt()
         self.assertEqual(self.saves(terminal), [])
         terminal.send("\x03")
+        terminal.expect("once more")
+        terminal.prompt()
+        terminal.send("typed")
+        terminal.expect("typed")
+        terminal.send("\x03")  # the next one is the first again
+        terminal.prompt()
+        terminal.send("\x03")
+        terminal.expect("once more")
+        terminal.prompt()
+        terminal.send("\x03")
         self.assertEqual(terminal.end(), 130)
 
     def test_modes_are_restored(self):
@@ -355,6 +365,11 @@ class Typed(Chat):
                                            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
                 try:
                     wait_until(lambda: termios.tcgetattr(inner)[3] & termios.ICANON == 0, 10, "editing")
+                    if how == "\x03":
+                        os.write(outer, b"\x03")
+                        said = b""
+                        while b"once more" not in said or not said.endswith(b"> "):
+                            said += os.read(outer, 65536)
                     if isinstance(how, str):
                         os.write(outer, how.encode())
                     else:
