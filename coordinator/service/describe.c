@@ -177,19 +177,15 @@ static void put_hyper(json_t *root, json_t *unsupported, const struct tern_catal
 
 static void put_tokenizer(json_t *root, json_t *unsupported, const struct tern_model_file *file)
 {
-    static const char *const forms[] = {
-        [TERN_CHAT_CHATML] = "chatml", [TERN_CHAT_LLAMA3] = "llama3", [TERN_CHAT_GEMMA] = "gemma"};
-    enum tern_chat_form form;
-    struct tern_error error = {.message = "the model has no chat template; use --raw"};
+    struct tern_error error;
     if (file->tokenizer != NULL) {
         put_number(root, "vocabulary", tern_vocabulary(file->tokenizer));
         put_text(root, "tokenizer", tern_tokenizer_name(file->tokenizer));
     } else {
         put_unsupported(unsupported, &file->tokenizer_error);
     }
-    if (tern_chat_recognize(file->catalog, NULL, &form, &error) == TERN_OK &&
-        form != TERN_CHAT_NONE) {
-        put_text(root, "chat", forms[form]);
+    if (tern_chat_check(file->catalog, &error) == TERN_OK) {
+        put_text(root, "chat", "template");
     } else {
         json_object_set_new(root, "chat", json_null());
         put_unsupported(unsupported, &error);
