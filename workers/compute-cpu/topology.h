@@ -6,9 +6,8 @@
 #ifndef TERN_CPU_TOPOLOGY_H
 #define TERN_CPU_TOPOLOGY_H
 
+#include "proto/board.h"
 #include <stdint.h>
-
-enum { TERN_MAX_THREADS = 512 };
 
 struct tern_cores {
     uint32_t count;                 /* physical cores this process may run on, >= 1 */
