@@ -61,6 +61,7 @@ void tern_cores_find(const char *xml, struct tern_cores *cores)
     ask_hwloc(xml, &mask, cores);
     if (cores->count == 0)
         add_processors(&mask, cores);
-    const uint32_t limit = tern_cgroup_cores("");
+    const uint32_t processors = (uint32_t)CPU_COUNT(&mask), limit = tern_cgroup_cores("");
     cores->usable = limit != 0 && limit < cores->count ? limit : cores->count;
+    cores->runnable = limit != 0 && limit < processors ? limit : processors;
 }
