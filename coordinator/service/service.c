@@ -216,6 +216,7 @@ static void pulse(void *context)
     const uint64_t now = tern_now_ns();
     service->pulse = 0;
     enter(service);
+    tern_models_advance(service->models); /* some wait for a time */
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
         beat(request, now);
     leave(service);
