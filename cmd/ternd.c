@@ -2,8 +2,9 @@
  * ternd: the coordinator's process. Only glue: takes the runtime folder's lock, makes loop,
  * supervisor, scheduler and service, and runs until a client says stop or a signal comes.
  *
- * Programs it starts are its neighbours (tern-loader, tern-cpu). Its log is stderr.
+ * Programs it starts are its neighbours (tern-loader, tern-cpu). Its log is stderr, or a file.
  */
+#include "coordinator/log_file.h"
 #include "coordinator/loop.h"
 #include "coordinator/schedule/schedule.h"
 #include "coordinator/service/service.h"
@@ -15,6 +16,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -148,20 +150,42 @@ static void finish(struct daemon *daemon)
         close(daemon->signals);
 }
 
+static enum tern_status read_arguments(int argc, char **argv, const char **log,
+                                       struct tern_error *error)
+{
+    enum tern_log_level level;
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--log") == 0 && value[0] == '/')
+            *log = value;
+        else if (strcmp(argv[i], "--log-level") == 0 &&
+                 tern_log_level_find(value, strlen(value), &level))
+            setenv(TERN_LOG_LEVEL, value, 1);
+        else
+            return tern_fail(error, TERN_USAGE,
+                             "usage: ternd [--version] [--log /PATH] [--log-level "
+                             "error|warning|info|debug]; `tern serve` starts it");
+    }
+    return TERN_OK;
+}
+
 int main(int argc, char **argv)
 {
     struct daemon daemon = {.lock = -1, .signals = -1};
     struct tern_error error;
+    const char *log = NULL;
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("ternd %s\n", TERN_VERSION);
         return TERN_OK;
     }
-    if (argc > 1) {
-        fprintf(stderr, "usage: ternd [--version]\nThe service of Tern; `tern serve` starts it.\n");
-        return TERN_USAGE;
-    }
     fill_standard_files();
+    if (read_arguments(argc, argv, &log, &error) != TERN_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return error.status;
+    }
     tern_log_name("ternd");
+    if (log != NULL && tern_log_file(log, TERN_LOG_FILE_BYTES, &error) != TERN_OK)
+        tern_log("error", "%s", error.message);
     raise_files();
     enum tern_status status = start(&daemon, &error);
     if (status == TERN_OK && !tern_loop_run(daemon.loop))

@@ -74,6 +74,8 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(NO_PARSE_SPECIAL, "no_parse_special", BOOL, 0) /* special tokens in text are text */         \
     X(N, "n", U64, 1 << 20) /* tokens to generate; absent = until the end */                       \
     X(TEMP, "temp", F64, 0)                                                                        \
+    X(PIECES, "pieces", BIN, TERN_MESSAGE_MAX) /* TOKENS: for each pair of chances its token's     \
+                                                  text: u32 bytes, then these */                   \
     X(SEED, "seed", U64, UINT64_MAX)                                                               \
     X(TOP_K, "top_k", U64, UINT32_MAX)          /* 0: no cut */                                    \
     X(TOP_P, "top_p", F64, 0)                   /* 1: no cut */                                    \

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *log_name = "tern";
-
 /* Replaces control characters, and all bytes above ASCII unless the whole text is valid UTF-8. */
 static void make_printable(char *text)
 {
@@ -33,20 +31,4 @@ enum tern_status tern_fail(struct tern_error *error, enum tern_status status, co
     make_printable(error->message);
     error->status = status;
     return status;
-}
-
-void tern_log(const char *level, const char *format, ...)
-{
-    char text[1000];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    make_printable(text);
-    fprintf(stderr, "tern: %s: %s: %s\n", log_name, level, text);
-}
-
-void tern_log_name(const char *name)
-{
-    log_name = name;
 }

@@ -6,6 +6,8 @@
 #ifndef TERN_PROTO_STATUS_H
 #define TERN_PROTO_STATUS_H
 
+#include "proto/log.h"
+
 enum tern_status {
     TERN_OK = 0,
     TERN_FAILED = 1,      /* anything without a code of its own */
@@ -28,12 +30,5 @@ struct tern_error {
  */
 enum tern_status tern_fail(struct tern_error *error, enum tern_status status, const char *format,
                            ...) __attribute__((format(printf, 3, 4)));
-
-/* Writes one line `tern: NAME: LEVEL: text` to stderr; the service redirects stderr to its log.
- * Levels are "error", "warning", "info", "debug". */
-void tern_log(const char *level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* The NAME that tern_log prints ("ternd", "cpu", "loader"); a string that lives for ever. */
-void tern_log_name(const char *name);
 
 #endif

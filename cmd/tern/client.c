@@ -15,12 +15,13 @@ enum {
     ACKNOWLEDGE_EVERY = 8 /* replies; the service stops at 64 unacknowledged ones */
 };
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* the signal that asked for the end, 0: none */
 
+/* Ctrl-C does not take the place of a signal that ends the program. */
 static void note_interrupt(int signal)
 {
-    (void)signal;
-    interrupted = 1;
+    if (signal != SIGINT || interrupted == 0)
+        interrupted = signal;
 }
 
 bool client_interrupted(void)
@@ -28,12 +29,20 @@ bool client_interrupted(void)
     return interrupted != 0;
 }
 
-static void catch_signals(void)
+bool client_forget_interrupt(void)
+{
+    if (interrupted == SIGINT)
+        interrupted = 0;
+    return interrupted == 0;
+}
+
+void client_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGQUIT, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
 }
@@ -257,7 +266,7 @@ static enum tern_status connect_once(struct client *client, bool start, struct t
 enum tern_status client_open(struct client *client, bool start, struct tern_error *error)
 {
     *client = (struct client){0};
-    catch_signals();
+    client_catch_signals();
     enum tern_status status = tern_runtime_open(&client->runtime, error);
     if (status == TERN_OK)
         status = connect_once(client, start, error);

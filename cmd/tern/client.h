@@ -33,13 +33,23 @@ typedef bool (*client_reply)(void *context, const struct tern_message *reply);
 enum tern_status client_call(struct client *client, struct tern_pack *pack, client_reply reply,
                              void *context, struct tern_error *error);
 
+/* From now on signals that ask for the end are noted in client_interrupted (client_open calls it).
+ */
+void client_catch_signals(void);
+
 /* A signal asked for the end since client_open; calls that block return EINTR then. */
 bool client_interrupted(void);
+/* Takes note of Ctrl-C: later calls are not concerned by it. False when another signal asks for the
+ * end, which stays so. */
+bool client_forget_interrupt(void);
 
 /* Path of the program ternd. */
 enum tern_status service_program(char *path, size_t room, struct tern_error *error);
 
 /* Starts the service as a session of its own and waits until it holds its lock (start.c). */
 enum tern_status service_start(const struct tern_runtime *runtime, struct tern_error *error);
+
+/* Where the log of services that clients start is found (start.c). */
+void service_log(const struct tern_runtime *runtime, char *path, size_t room);
 
 #endif

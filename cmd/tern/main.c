@@ -12,11 +12,34 @@ static const struct verb verbs[] = {
      "  tern run smollm2-135m \"Why is the sky blue?\"\n"
      "  git diff | tern run model.gguf --system \"Write a commit message\"\n",
      verb_run},
+    {"chat", "MODEL", "Talk with a model. Starts the service when none runs.",
+     "Each line is a turn; /help lists the commands. In a pipe each line of standard input is a\n"
+     "turn, answers go to standard output, and the exit code is that of the first failure.\n",
+     verb_chat},
     {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
-    {"ps", "", "Show the service's processes and loaded models.", NULL, verb_ps},
-    {"ls", "", "List the models in the cache.", NULL, verb_ls},
-    {"info", "MODEL", "Show what a model file holds.", NULL, verb_info},
+    {"ps", "", "Show the service's processes and models, and what they are doing.",
+     "--json: coordinator {pid, version, uptime_s, rss_bytes, pss_bytes}, workers [{role, pid,\n"
+     "state, restarts, calls, rss_bytes, pss_bytes}], models [{model, state, pinned, requests,\n"
+     "running, queued, context, threads, tier, batch, precision, kv, unfused, planned_bytes,\n"
+     "resident_bytes, pages, pages_used, pages_free, page_positions, tokens}], memory, requests,\n"
+     "running, queued, tokens {prompt, decode, steps, per_s, per_s_computing}: tokens in all, and\n"
+     "tokens a second in the last five seconds and while computing. Sizes are bytes.\n",
+     verb_ps},
+    {"ls", "", "List the models in the cache.",
+     "--json: a list of {name, bytes, modified (seconds since 1970), path}.\n", verb_ls},
+    {"import", "FILE", "Bring a model file into the cache, if it is one that runs.",
+     "Takes no more disk space where the cache is on the same file system.\n", verb_import},
+    {"rm", "NAME...", "Remove models from the cache.", NULL, verb_rm},
+    {"info", "MODEL", "Show what a model file holds and needs, and whether it can run here.",
+     "--json: path, bytes, architecture, name, parameters, tensors {count, bytes, types}, "
+     "context,\n"
+     "layers and other sizes, vocabulary, tokenizer, chat_template, chat, loaded, memory\n"
+     "{available_bytes, default_context, needs [{context, kv, weights_bytes, kv_bytes,\n"
+     "buffers_bytes, total_bytes, fits}]}, supported, unsupported (why tern run refuses it), "
+     "notes,\n"
+     "and with --metadata: metadata [{key, type, count, value}], long values cut.\n",
+     verb_info},
     {"plan", "MODEL", "Show the steps and the memory that a model is compiled to.", NULL,
      verb_plan},
     {"tokenize", "MODEL", "Turn standard input, unchanged, into a JSON list of token ids.", NULL,
@@ -28,9 +51,25 @@ static const struct verb verbs[] = {
      NULL, verb_logits},
     {"bench", "MODEL", "Measure the speed of prompts and of decoding.", NULL, verb_bench},
     {"stop", "", "End the service.", NULL, verb_stop},
+    {"logs", "", "Show what the service has logged.",
+     "--json prints an object a line: time, level, process, message; time and process are null\n"
+     "for what libraries wrote by themselves.\n",
+     verb_logs},
     {"serve", "", "Run the service in the foreground, its log on standard error.", NULL,
      verb_serve},
+    {"completion", "bash|zsh|fish|models", "Print a completion script for a shell.",
+     "  bash: source <(tern completion bash)\n"
+     "  zsh:  tern completion zsh > FOLDER/_tern, FOLDER being one of $fpath\n"
+     "  fish: tern completion fish | source\n"
+     "models prints the names of the cached models, one a line.\n",
+     verb_completion},
+    {"version", "", "Show the version.", NULL, verb_version},
     {"doctor", "", "Show what this machine offers and what is missing.", NULL, verb_doctor},
+};
+
+/* For the build, not for a person: --help does not list them. */
+static const struct verb hidden_verbs[] = {
+    {"man", "[tern|ternd]", "Print a manual page.", NULL, verb_man},
 };
 
 enum { VERBS = sizeof verbs / sizeof verbs[0] };
@@ -40,7 +79,16 @@ static const struct verb *find_verb(const char *name)
     for (int i = 0; i < VERBS; i++)
         if (strcmp(name, verbs[i].name) == 0)
             return &verbs[i];
+    for (size_t i = 0; i < sizeof hidden_verbs / sizeof hidden_verbs[0]; i++)
+        if (strcmp(name, hidden_verbs[i].name) == 0)
+            return &hidden_verbs[i];
     return NULL;
+}
+
+const struct verb *all_verbs(size_t *count)
+{
+    *count = VERBS;
+    return verbs;
 }
 
 static void print_usage(FILE *out)

@@ -1,5 +1,6 @@
 #include "cmd/tern/models.h"
 
+#include "cmd/tern/cache.h"
 #include "proto/utf8.h"
 #include <errno.h>
 #include <pwd.h>
@@ -52,8 +53,7 @@ enum tern_status models_folder(char *path, size_t room, struct tern_error *error
     return status != TERN_OK ? status : append(path, room, "/tern/models", error);
 }
 
-/* Makes every folder on the way to the last slash. */
-static bool make_folders(char *path)
+bool make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -86,6 +86,14 @@ static bool is_path(const char *model)
            (length > 5 && strcmp(model + length - 5, ".gguf") == 0);
 }
 
+static enum tern_status not_cached(const char *model, struct tern_error *error)
+{
+    char near[600];
+    cache_suggest(model, near, sizeof near);
+    return tern_fail(error, TERN_BAD_MODEL, "no file and no cached model is named '%s'%s", model,
+                     near[0] != '\0' ? near : "; tern ls lists the cache");
+}
+
 static enum tern_status cached_path(const char *model, char *path, size_t room,
                                     struct tern_error *error)
 {
@@ -99,9 +107,7 @@ static enum tern_status cached_path(const char *model, char *path, size_t room,
     if (status == TERN_OK && access(path, F_OK) != 0 && errno != ENOENT)
         return tern_fail(error, TERN_BAD_MODEL, "cannot reach %s: %s", path, strerror(errno));
     if (status == TERN_OK && access(path, F_OK) != 0)
-        return tern_fail(error, TERN_BAD_MODEL,
-                         "no file and no cached model is named '%s'; tern ls lists the cache",
-                         model);
+        return not_cached(model, error);
     return status;
 }
 

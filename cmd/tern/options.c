@@ -10,7 +10,12 @@
 
 enum { LEFT_COLUMN = 24 };
 
-static const char *dashes(const struct option *option)
+static struct {
+    options_visitor visit;
+    void *context;
+} visitor; /* of the tables, in place of --help's text */
+
+const char *option_dashes(const struct option *option)
 {
     return option->name[1] == '\0' ? "-" : "--";
 }
@@ -19,9 +24,9 @@ static void print_option(const struct option *option)
 {
     char left[64];
     if (option->kind == OPTION_FLAG)
-        snprintf(left, sizeof left, "%s%s", dashes(option), option->name);
+        snprintf(left, sizeof left, "%s%s", option_dashes(option), option->name);
     else
-        snprintf(left, sizeof left, "%s%s %s", dashes(option), option->name,
+        snprintf(left, sizeof left, "%s%s %s", option_dashes(option), option->name,
                  option->choices != NULL ? option->choices : "N");
     if (strlen(left) > LEFT_COLUMN)
         printf("  %s\n  %-*s %s\n", left, LEFT_COLUMN, "", option->help);
@@ -61,8 +66,34 @@ static enum tern_status parse_count(const struct option *option, const char *tex
         value < (uint64_t)option->low || value > high)
         return tern_fail(error, TERN_USAGE,
                          "%s%s is '%s'; it must be a whole number from %.0f to %" PRIu64,
-                         dashes(option), option->name, text, option->low, high);
+                         option_dashes(option), option->name, text, option->low, high);
     *(uint64_t *)option->target = value;
+    return TERN_OK;
+}
+
+static enum tern_status parse_integer(const struct option *option, const char *text,
+                                      struct tern_error *error)
+{
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || (double)value < option->low ||
+        (double)value > option->high)
+        return tern_fail(error, TERN_USAGE,
+                         "%s%s is '%s'; it must be a whole number from %.0f to %.0f",
+                         option_dashes(option), option->name, text, option->low, option->high);
+    *(int64_t *)option->target = value;
+    return TERN_OK;
+}
+
+static enum tern_status add_text(const struct option *option, const char *text,
+                                 struct tern_error *error)
+{
+    struct option_texts *texts = option->target;
+    if (texts->count == OPTION_MOST_TEXTS)
+        return tern_fail(error, TERN_USAGE, "%s%s can be given %d times", option_dashes(option),
+                         option->name, OPTION_MOST_TEXTS);
+    texts->text[texts->count++] = text;
     return TERN_OK;
 }
 
@@ -74,7 +105,7 @@ static enum tern_status parse_number(const struct option *option, const char *te
     if (end == text || *end != '\0' || !isfinite(value) || value < option->low ||
         value > option->high)
         return tern_fail(error, TERN_USAGE, "%s%s is '%s'; it must be a number from %g to %g",
-                         dashes(option), option->name, text, option->low, option->high);
+                         option_dashes(option), option->name, text, option->low, option->high);
     *(double *)option->target = value;
     return TERN_OK;
 }
@@ -91,7 +122,7 @@ static enum tern_status parse_choice(const struct option *option, const char *te
         }
         word += n + (word[n] == '|');
     }
-    return tern_fail(error, TERN_USAGE, "%s%s is '%s'; it must be one of %s", dashes(option),
+    return tern_fail(error, TERN_USAGE, "%s%s is '%s'; it must be one of %s", option_dashes(option),
                      option->name, text, option->choices);
 }
 
@@ -101,14 +132,19 @@ static enum tern_status parse_value(const struct option *option, const char *tex
     switch (option->kind) {
     case OPTION_COUNT:
         return parse_count(option, text, error);
+    case OPTION_INTEGER:
+        return parse_integer(option, text, error);
     case OPTION_NUMBER:
         return parse_number(option, text, error);
     case OPTION_CHOICE:
         return parse_choice(option, text, error);
     case OPTION_TEXT:
+    case OPTION_TEXTS:
         if (!tern_utf8_valid(text, strlen(text)))
-            return tern_fail(error, TERN_USAGE, "%s%s is not valid UTF-8", dashes(option),
+            return tern_fail(error, TERN_USAGE, "%s%s is not valid UTF-8", option_dashes(option),
                              option->name);
+        if (option->kind == OPTION_TEXTS)
+            return add_text(option, text, error);
         *(const char **)option->target = text;
         return TERN_OK;
     case OPTION_FLAG:
@@ -155,7 +191,10 @@ enum tern_status options_parse(const struct verb *verb, const struct option *opt
         } else if (strcmp(word, "--") == 0) {
             only_positionals = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(verb, options);
+            if (visitor.visit != NULL)
+                visitor.visit(visitor.context, verb, options);
+            else
+                print_help(verb, options);
             return TERN_INTERRUPTED;
         } else {
             const enum tern_status status = parse_option(verb, options, argv, argc, &i, error);
@@ -165,6 +204,17 @@ enum tern_status options_parse(const struct verb *verb, const struct option *opt
     }
     *positionals = kept;
     return TERN_OK;
+}
+
+/* The tables live in the verbs' functions, which stop at --help once they have one. */
+void options_visit(const struct verb *verb, options_visitor visit, void *context)
+{
+    char help[] = "--help";
+    char *argv[] = {(char *)(uintptr_t)verb->name, help, NULL};
+    visitor.visit = visit;
+    visitor.context = context;
+    verb->run(verb, 2, argv);
+    visitor.visit = NULL;
 }
 
 int complain(const struct tern_error *error)

@@ -10,11 +10,20 @@
 #include <stdint.h>
 
 enum option_kind {
-    OPTION_FLAG,   /* bool */
-    OPTION_COUNT,  /* uint64_t, in [low, high]; high 0x1p64: any */
-    OPTION_NUMBER, /* double, finite, in [low, high] */
-    OPTION_TEXT,   /* const char *, valid UTF-8 */
-    OPTION_CHOICE, /* const char *, one of the words in `choices`, separated by '|' */
+    OPTION_FLAG,    /* bool */
+    OPTION_COUNT,   /* uint64_t, in [low, high]; high 0x1p64: any */
+    OPTION_INTEGER, /* int64_t, in [low, high] */
+    OPTION_NUMBER,  /* double, finite, in [low, high] */
+    OPTION_TEXT,    /* const char *, valid UTF-8 */
+    OPTION_TEXTS,   /* struct option_texts; may be given several times */
+    OPTION_CHOICE,  /* const char *, one of the words in `choices`, separated by '|' */
+};
+
+enum { OPTION_MOST_TEXTS = 1024 };
+
+struct option_texts {
+    const char *text[OPTION_MOST_TEXTS];
+    int count;
 };
 
 struct option {
@@ -42,6 +51,14 @@ struct verb {
  */
 enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,
                                char **argv, int *positionals, struct tern_error *error);
+
+/* Hands a verb's table to `visit` (options end with a NULL name); the verb does nothing else. */
+typedef void (*options_visitor)(void *context, const struct verb *verb,
+                                const struct option *options);
+void options_visit(const struct verb *verb, options_visitor visit, void *context);
+
+/* "-" or "--", as this option is typed. */
+const char *option_dashes(const struct option *option);
 
 /* Prints `tern: message` and returns the status as exit code. */
 int complain(const struct tern_error *error);

@@ -1,6 +1,7 @@
 #include "cmd/tern/output.h"
 
 #include "cmd/tern/client.h"
+#include "cmd/tern/json_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +15,8 @@ static bool line_drawn;
 static bool answer_on_screen; /* a line drawn now would wipe the answer's last one */
 static int write_error;       /* errno of the first failed write_out */
 
-static void draw_line(const struct tern_message *reply, const char *text, size_t length)
+static void draw_line(const char *text, size_t length, uint64_t done, uint64_t all)
 {
-    const uint64_t all = tern_message_u64(reply, TERN_F_ALL_UNITS, 0);
-    const uint64_t done = tern_message_u64(reply, TERN_F_DONE_UNITS, 0);
     if (!isatty(STDERR_FILENO) || all == 0 || answer_on_screen)
         return;
     fprintf(stderr, "\r\033[K%.*s %3.0f%%", (int)length, text, 100.0 * (double)done / (double)all);
@@ -32,11 +31,17 @@ void output_progress(const struct tern_message *reply)
     if (text == NULL)
         return;
     if (tern_message_has(reply, TERN_F_ALL_UNITS)) {
-        draw_line(reply, text, length);
+        draw_line(text, length, tern_message_u64(reply, TERN_F_DONE_UNITS, 0),
+                  tern_message_u64(reply, TERN_F_ALL_UNITS, 0));
         return;
     }
     output_progress_end();
     fprintf(stderr, "%stern: %.*s\n", answer_on_screen ? "\n" : "", (int)length, text);
+}
+
+void output_units(const char *text, uint64_t done, uint64_t all)
+{
+    draw_line(text, strlen(text), done, all);
 }
 
 void output_progress_end(void)
@@ -98,43 +103,15 @@ enum tern_status read_all(const char *path, char **bytes, size_t *length, struct
     return status;
 }
 
-static enum tern_status ids_of_json(const char *path, const json_t *list, uint32_t **ids,
-                                    size_t *count, struct tern_error *error)
-{
-    if (!json_is_array(list))
-        return tern_fail(error, TERN_USAGE, "%s is no JSON list of token ids like [1, 2, 3]", path);
-    *count = json_array_size(list);
-    *ids = malloc((*count + 1) * sizeof **ids);
-    if (*ids == NULL)
-        return tern_fail(error, TERN_NO_MEMORY, "out of memory for %zu ids", *count);
-    for (size_t i = 0; i < *count; i++) {
-        const json_t *item = json_array_get(list, i);
-        const json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id > UINT32_MAX) {
-            free(*ids);
-            *ids = NULL;
-            return tern_fail(error, TERN_USAGE, "%s: element %zu is no token id", path, i);
-        }
-        (*ids)[i] = (uint32_t)id;
-    }
-    return TERN_OK;
-}
-
 enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struct tern_error *error)
 {
     char *text;
     size_t length;
-    json_error_t where;
     enum tern_status status = read_all(path, &text, &length, error);
     if (status != TERN_OK)
         return status;
-    json_t *list = json_loadb(text, length, 0, &where);
+    status = ids_parse(path, text, length, ids, count, error);
     free(text);
-    if (list == NULL)
-        return tern_fail(error, TERN_USAGE, "%s is no JSON list of token ids: line %d: %s", path,
-                         where.line, where.text);
-    status = ids_of_json(path, list, ids, count, error);
-    json_decref(list);
     return status;
 }
 
@@ -145,6 +122,31 @@ bool write_out(const void *bytes, size_t length)
         return true;
     write_error = errno;
     return false;
+}
+
+bool write_answer(struct screen *screen, const char *text, size_t length)
+{
+    static int terminal = -1;
+    if (terminal < 0)
+        terminal = isatty(STDOUT_FILENO);
+    if (!terminal)
+        return write_out(text, length);
+    while (length > 0) {
+        char clean[SCREEN_ROOM(1024)];
+        const size_t piece = length < 1024 ? length : 1024;
+        if (!write_out(clean, screen_clean(screen, text, piece, clean)))
+            return false;
+        text += piece;
+        length -= piece;
+    }
+    return true;
+}
+
+bool end_answer(void)
+{
+    const bool written = write_out("\n", 1);
+    answer_on_screen = false;
+    return written;
 }
 
 static bool reader_is_gone(void)
@@ -171,6 +173,12 @@ bool print_ids(const uint32_t *ids, size_t count)
     for (size_t i = 0; i < count; i++)
         fprintf(stdout, i == 0 ? "%u" : ", %u", ids[i]);
     return write_out("]\n", 2);
+}
+
+void print_json(const json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
+    putchar('\n');
 }
 
 bool take_result(void *context, const struct tern_message *reply)

@@ -2,12 +2,15 @@
 #ifndef TERN_CMD_OUTPUT_H
 #define TERN_CMD_OUTPUT_H
 
+#include "cmd/tern/screen.h"
 #include "proto/message.h"
 #include <jansson.h>
 
 /* A PROGRESS reply. With units: a line that is redrawn, on terminals only. Without: a note, one
  * line. */
 void output_progress(const struct tern_message *reply);
+/* The redrawn line, for work that the client does itself. */
+void output_units(const char *text, uint64_t done, uint64_t all);
 /* Clears a redrawn line, if there is one. */
 void output_progress_end(void);
 
@@ -23,6 +26,16 @@ bool write_out(const void *bytes, size_t length);
 
 /* Prints ids as one JSON list and a newline; false when nobody reads any more. */
 bool print_ids(const uint32_t *ids, size_t count);
+
+/* Writes a piece of an answer to standard output: cleaned when it is a terminal, else as it is.
+ * False when nobody reads any more. */
+bool write_answer(struct screen *screen, const char *text, size_t length);
+
+/* Ends the line of an answer; progress may be drawn again. False when nobody reads any more. */
+bool end_answer(void);
+
+/* Prints a value indented, with a newline. */
+void print_json(const json_t *value);
 
 /* For client_call: keeps the json and text fields of a RESULT. Free `text` yourself and json with
  * json_decref. */

@@ -62,3 +62,17 @@ bool begin_idle_verb(const struct verb *verb, const struct option *options, int 
 {
     return begin(verb, options, argc, argv, most, path, false, client, code);
 }
+
+enum tern_status ask_info(struct client *client, const char *path, bool metadata,
+                          struct result *result, struct tern_error *error)
+{
+    struct tern_pack pack;
+    client_begin(client, &pack, TERN_MSG_INFO);
+    tern_pack_text(&pack, TERN_F_MODEL, path);
+    if (metadata)
+        tern_pack_text(&pack, TERN_F_FORMAT, "metadata");
+    const enum tern_status status = client_call(client, &pack, take_result, result, error);
+    if (status == TERN_OK && result->json == NULL)
+        return tern_fail(error, TERN_FAILED, "the service gave no description of %s", path);
+    return status;
+}

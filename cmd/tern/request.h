@@ -62,4 +62,8 @@ bool begin_model_verb(const struct verb *verb, const struct option *options, int
 bool begin_idle_verb(const struct verb *verb, const struct option *options, int *argc, char **argv,
                      int most, char *path, struct client *client, int *code);
 
+/* The service's description of the model file at `path` (tern info --json). */
+enum tern_status ask_info(struct client *client, const char *path, bool metadata,
+                          struct result *result, struct tern_error *error);
+
 #endif

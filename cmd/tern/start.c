@@ -63,7 +63,8 @@ static enum tern_status spawn_service(const char *program, const char *log, pid_
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    char *arguments[] = {(char *)(uintptr_t)program, NULL};
+    char *arguments[] = {(char *)(uintptr_t)program, (char *)(uintptr_t) "--log",
+                         (char *)(uintptr_t)log, NULL};
     const int failure = posix_spawn(pid, program, &files, &attributes, arguments, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -72,7 +73,6 @@ static enum tern_status spawn_service(const char *program, const char *log, pid_
     return TERN_OK;
 }
 
-/* In the state folder, or beside the socket when that cannot be written (no home, read-only). */
 static void choose_log(const struct tern_runtime *runtime, char *path, size_t room)
 {
     struct tern_error error;
@@ -83,6 +83,13 @@ static void choose_log(const struct tern_runtime *runtime, char *path, size_t ro
         snprintf(path, room, "%s/ternd.log", runtime->folder);
     else
         close(fd);
+}
+
+void service_log(const struct tern_runtime *runtime, char *path, size_t room)
+{
+    struct tern_error error;
+    if (state_file("ternd.log", path, room, &error) != TERN_OK || access(path, R_OK) != 0)
+        snprintf(path, room, "%s/ternd.log", runtime->folder);
 }
 
 enum tern_status service_start(const struct tern_runtime *runtime, struct tern_error *error)

@@ -1,5 +1,8 @@
 /* tern run: one prompt, one streamed answer. */
+#include "cmd/tern/answer.h"
 #include "cmd/tern/request.h"
+#include "cmd/tern/sampling.h"
+#include "cmd/tern/screen.h"
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
@@ -11,12 +14,15 @@
 
 struct run {
     struct model_options model;
-    uint64_t n, seed;
-    double temperature;
-    bool has_n, has_seed, raw, ignore_eos, stats, ids;
+    struct sampling_options sampling;
+    uint64_t logprobs;
+    bool raw, stats, ids, json, has_logprobs;
     const char *system, *tokens;
     struct collected answer;
+    struct answer_json details; /* --json */
+    struct screen screen;
     bool unwritten; /* standard output takes no more */
+    bool no_text;   /* ids came alone: Tern cannot read the model's tokenizer */
 };
 
 /* The prompt's words joined by spaces, or standard input. */
@@ -83,27 +89,29 @@ static enum tern_status pack_prompt(struct tern_pack *pack, const struct run *ru
     return TERN_OK;
 }
 
-static void pack_settings(struct tern_pack *pack, const struct run *run)
+static enum tern_status pack_settings(struct tern_pack *pack, const struct run *run,
+                                      struct tern_error *error)
 {
+    if (run->has_logprobs && !run->json)
+        return tern_fail(error, TERN_USAGE, "--logprobs is part of what --json prints; add --json");
+    if (run->json && run->ids)
+        return tern_fail(error, TERN_USAGE, "--json holds the ids; leave out --ids");
     pack_options(pack, &run->model);
-    if (run->has_n)
-        tern_pack_u64(pack, TERN_F_N, run->n);
-    if (run->has_seed)
-        tern_pack_u64(pack, TERN_F_SEED, run->seed);
-    if (run->temperature > 0)
-        tern_pack_f64(pack, TERN_F_TEMP, run->temperature);
+    if (run->has_logprobs)
+        tern_pack_u64(pack, TERN_F_LOGPROBS, run->logprobs);
     if (run->raw || run->tokens != NULL)
         tern_pack_bool(pack, TERN_F_RAW, true);
-    if (run->ignore_eos)
-        tern_pack_bool(pack, TERN_F_IGNORE_EOS, true);
     if (run->system != NULL)
         tern_pack_text(pack, TERN_F_SYSTEM, run->system);
+    return pack_sampling(pack, &run->sampling, error);
 }
 
 static void print_stats(const struct tern_message *done)
 {
     const uint64_t prompt = tern_message_u64(done, TERN_F_PROMPT_TOKENS, 0);
     const uint64_t count = tern_message_u64(done, TERN_F_COUNT, 0);
+    const uint64_t reused = tern_message_u64(done, TERN_F_REUSED, 0);
+    const double computed = reused < prompt ? (double)(prompt - reused) : 0;
     const double prompt_s = (double)tern_message_u64(done, TERN_F_PROMPT_NS, 0) * 1e-9;
     const double decode_s = (double)tern_message_u64(done, TERN_F_DECODE_NS, 0) * 1e-9;
     const double steps = count > 1 ? (double)(count - 1) : 0; /* the prompt gives the first */
@@ -112,29 +120,35 @@ static void print_stats(const struct tern_message *done)
     fprintf(stderr,
             "prompt: %" PRIu64 " tokens, %.3f s, %.1f tokens/s\n"
             "answer: %" PRIu64 " tokens, %.3f s, %.1f tokens/s (%.*s)\ncontext: %" PRIu64
-            "\nseed: %" PRIu64 "\n",
-            prompt, prompt_s, prompt_s > 0 ? (double)prompt / prompt_s : 0.0, count, decode_s,
+            "\nseed: %" PRIu64 "\nreused: %" PRIu64 " tokens of the prompt\n",
+            prompt, prompt_s, prompt_s > 0 ? computed / prompt_s : 0.0, count, decode_s,
             decode_s > 0 ? steps / decode_s : 0.0, (int)length, reason != NULL ? reason : "",
-            tern_message_u64(done, TERN_F_CTX, 0), tern_message_u64(done, TERN_F_SEED, 0));
+            tern_message_u64(done, TERN_F_CTX, 0), tern_message_u64(done, TERN_F_SEED, 0), reused);
 }
 
 static bool take_answer(void *context, const struct tern_message *reply)
 {
     struct run *run = context;
     size_t length;
-    if (run->ids) {
-        if (!collect(&run->answer, reply))
+    if (run->ids || run->json) {
+        if (!collect(&run->answer, reply) || !answer_json_take(&run->details, reply))
             return false;
     } else {
         const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
-        if (length > 0 && !write_out(text, length)) {
+        if (text == NULL && tern_message_has(reply, TERN_F_TOKENS)) {
+            run->no_text = true;
+            return false;
+        }
+        if (length > 0 && !write_answer(&run->screen, text, length)) {
             run->unwritten = true;
             return false;
         }
     }
     if (reply->kind != TERN_MSG_DONE)
         return true;
-    if (run->ids)
+    if (run->json)
+        run->unwritten = !answer_json_print(&run->details, &run->answer, reply);
+    else if (run->ids)
         print_ids(run->answer.ids, run->answer.count);
     else if (isatty(STDOUT_FILENO))
         write_out("\n", 1);
@@ -147,19 +161,18 @@ int verb_run(const struct verb *verb, int argc, char **argv)
 {
     struct run run = {0};
     const struct option options[] = {
-        {"n", OPTION_COUNT, &run.n, NULL, "tokens to generate at most (until the end token)", 0,
-         1 << 20, &run.has_n},
-        {"temp", OPTION_NUMBER, &run.temperature, "X", "temperature; 0 takes the best token (0)", 0,
-         1e6, NULL},
-        {"seed", OPTION_COUNT, &run.seed, NULL, "seed of the draw (drawn, shown by --stats)", 0,
-         0x1p64, &run.has_seed},
+        SAMPLING_OPTIONS(run.sampling),
         {"system", OPTION_TEXT, &run.system, "TEXT", "system message of the chat", 0, 0, NULL},
         {"raw", OPTION_FLAG, &run.raw, NULL, "no chat template: continue the text", 0, 0, NULL},
         {"tokens", OPTION_TEXT, &run.tokens, "FILE", "JSON list of ids in place of a prompt", 0, 0,
          NULL},
         {"ids", OPTION_FLAG, &run.ids, NULL, "print the ids as a JSON list in place of text", 0, 0,
          NULL},
-        {"ignore-eos", OPTION_FLAG, &run.ignore_eos, NULL, "go on after an end token", 0, 0, NULL},
+        {"json", OPTION_FLAG, &run.json, NULL, "print one JSON object: text, ids, reason, figures",
+         0, 0, NULL},
+        {"logprobs", OPTION_COUNT, &run.logprobs, NULL,
+         "with --json: each token's log-probability, and the N likeliest", 0, 20,
+         &run.has_logprobs},
         {"stats", OPTION_FLAG, &run.stats, NULL, "tokens, seconds and seed on stderr", 0, 0, NULL},
         MODEL_OPTIONS(run.model),
         {0},
@@ -173,15 +186,22 @@ int verb_run(const struct verb *verb, int argc, char **argv)
         return code;
     client_begin(&client, &pack, TERN_MSG_GENERATE);
     tern_pack_text(&pack, TERN_F_MODEL, path);
-    pack_settings(&pack, &run);
-    enum tern_status status = pack_prompt(&pack, &run, argc - 1, argv + 1, &error);
+    enum tern_status status = pack_settings(&pack, &run, &error);
+    if (status == TERN_OK)
+        status = pack_prompt(&pack, &run, argc - 1, argv + 1, &error);
     if (status == TERN_OK)
         status = client_call(&client, &pack, take_answer, &run, &error);
     else
         tern_pack_free(&pack);
     client_close(&client);
+    answer_json_free(&run.details);
     free(run.answer.ids);
     free(run.answer.bytes);
+    if (run.no_text)
+        status = tern_fail(&error, TERN_UNSUPPORTED,
+                           "%s: no text without a tokenizer (tern info tells what is wrong with "
+                           "it); --ids prints the ids",
+                           path);
     if (run.unwritten) /* finish_output says why, or `tern run ... | head -1` has enough */
         return 0;
     return status == TERN_OK ? 0 : complain(&error);

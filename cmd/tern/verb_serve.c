@@ -9,7 +9,12 @@
 
 int verb_serve(const struct verb *verb, int argc, char **argv)
 {
-    const struct option options[] = {{0}};
+    const char *level = NULL;
+    const struct option options[] = {
+        {"log-level", OPTION_CHOICE, &level, "error|warning|info|debug",
+         "what the log tells (info, or $TERN_LOG_LEVEL)", 0, 0, NULL},
+        {0},
+    };
     struct tern_error error = {0};
     char program[1200];
     int positionals;
@@ -21,7 +26,8 @@ int verb_serve(const struct verb *verb, int argc, char **argv)
     if (status == TERN_OK)
         status = service_program(program, sizeof program, &error);
     if (status == TERN_OK) {
-        char *arguments[] = {program, NULL};
+        char *arguments[] = {program, level != NULL ? (char *)(uintptr_t) "--log-level" : NULL,
+                             (char *)(uintptr_t)level, NULL};
         execv(program, arguments);
         tern_fail(&error, TERN_NO_SERVICE, "cannot run %s: %s", program, strerror(errno));
     }

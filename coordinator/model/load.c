@@ -137,6 +137,19 @@ static void reach(void *context, uint32_t positions)
     tern_rope_tables_reach(&model->rope, positions);
 }
 
+/* Without a tokenizer only the id that the file names is known to end an answer. */
+static void find_ends(const struct tern_model_file *file, struct tern_lane *lane)
+{
+    uint64_t id;
+    size_t ends = 0;
+    if (file->tokenizer != NULL)
+        ends = tern_end_tokens(file->tokenizer, lane->end_token, TERN_MAX_END_TOKENS);
+    else if (tern_catalog_u64(file->catalog, "tokenizer.ggml.eos_token_id", &id) &&
+             id < lane->plan->vocabulary)
+        lane->end_token[ends++] = (uint32_t)id;
+    lane->end_tokens = ends < TERN_MAX_END_TOKENS ? (uint32_t)ends : TERN_MAX_END_TOKENS;
+}
+
 void tern_model_open_lane(struct tern_model *model,
                           void (*lost)(void *context, const struct tern_error *error))
 {
@@ -146,9 +159,7 @@ void tern_model_open_lane(struct tern_model *model,
     lane->name = slash != NULL ? slash + 1 : model->file->path;
     lane->plan = plan;
     lane->logits = model->logits.data + plan->logits.offset;
-    const size_t ends =
-        tern_end_tokens(model->file->tokenizer, lane->end_token, TERN_MAX_END_TOKENS);
-    lane->end_tokens = ends < TERN_MAX_END_TOKENS ? (uint32_t)ends : TERN_MAX_END_TOKENS;
+    find_ends(model->file, lane);
     lane->reach = reach;
     lane->lost = lost;
     lane->context = model;

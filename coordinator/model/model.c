@@ -164,11 +164,11 @@ static enum tern_status make_seat(struct tern_models *models, struct tern_error 
     return TERN_OK;
 }
 
-/* Bytes that the model may use beside all others. */
-static enum tern_status find_room(const struct tern_model *model, uint64_t *room,
-                                  struct tern_error *error)
+/* Bytes that a model (NULL: a new one) may use beside all others. */
+static enum tern_status find_room_beside(const struct tern_models *models,
+                                         const struct tern_model *model, uint64_t *room,
+                                         struct tern_error *error)
 {
-    const struct tern_models *models = model->models;
     const uint64_t taken = promised(models, model);
     const enum tern_status status = tern_memory_room(room, error);
     if (status != TERN_OK)
@@ -176,6 +176,20 @@ static enum tern_status find_room(const struct tern_model *model, uint64_t *room
     *room += models->leaving;
     *room = *room > taken ? *room - taken : 0;
     return TERN_OK;
+}
+
+static enum tern_status find_room(const struct tern_model *model, uint64_t *room,
+                                  struct tern_error *error)
+{
+    return find_room_beside(model->models, model, room, error);
+}
+
+enum tern_status tern_models_room(const struct tern_models *models, uint64_t *room,
+                                  struct tern_error *error)
+{
+    const enum tern_status status = find_room_beside(models, NULL, room, error);
+    *room += reclaimable(models);
+    return status;
 }
 
 /* Chooses the model's size, unloading idle models where that makes the room. What they held comes
@@ -226,6 +240,8 @@ static void on_bound(void *context, const struct tern_error *error)
         tern_model_open_lane(model, on_lost);
         tern_scheduler_add_lane(models->scheduler, &model->lane);
         model->state = TERN_MODEL_READY;
+        tern_log("info", "loaded %s: context %" PRIu32 ", %" PRIu64 " MiB planned",
+                 model->file->path, model->size.context, model->size.bytes >> 20);
         model->used_ns = tern_now_ns();
     }
     tern_models_advance(models);
@@ -282,10 +298,6 @@ static enum tern_status start(struct tern_model *model, struct tern_error *error
 {
     const struct tern_fill_events events = {
         .context = model, .progress = on_progress, .filled = on_filled, .failed = on_fill_failed};
-    if (model->file->tokenizer == NULL) {
-        *error = model->file->tokenizer_error;
-        return error->status;
-    }
     enum tern_status status = make_seat(model->models, error);
     if (status == TERN_OK)
         status = make_room(model, error);

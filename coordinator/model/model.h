@@ -83,6 +83,10 @@ void tern_models_advance(struct tern_models *models);
 enum tern_status tern_models_unload(struct tern_models *models, const char *path, uint32_t *waits,
                                     struct tern_error *error);
 
+/* Bytes that one more model could use now, if idle ones were unloaded for it. */
+enum tern_status tern_models_room(const struct tern_models *models, uint64_t *room,
+                                  struct tern_error *error);
+
 /* What loading is at, for progress messages; text has room for 160 bytes. */
 void tern_model_progress(const struct tern_model *model, char text[160], uint64_t *done,
                          uint64_t *all);

@@ -13,13 +13,9 @@ enum {
     CONTEXTS = 4,        /* of KV pages, at most */
 };
 
-struct sizes {
-    uint64_t weights, kv, activations, tables, total;
-};
-
-static enum tern_status read_sizes(const struct tern_catalog *catalog,
-                                   const struct tern_options *options, uint32_t context,
-                                   struct sizes *sizes, struct tern_error *error)
+enum tern_status tern_sizes_read(const struct tern_catalog *catalog,
+                                 const struct tern_options *options, uint32_t context,
+                                 struct tern_sizes *sizes, struct tern_error *error)
 {
     const enum tern_status status =
         tern_compile_sizes(catalog, options, context, &sizes->weights, &sizes->kv,
@@ -41,7 +37,7 @@ static uint64_t in_mib(uint64_t bytes)
     return (bytes + MIB - 1) / MIB;
 }
 
-static enum tern_status refuse(const struct sizes *sizes, uint32_t context, uint64_t room,
+static enum tern_status refuse(const struct tern_sizes *sizes, uint32_t context, uint64_t room,
                                bool asked, struct tern_error *error)
 {
     return tern_fail(error, TERN_NO_MEMORY,
@@ -56,13 +52,14 @@ static enum tern_status refuse(const struct sizes *sizes, uint32_t context, uint
 /* The largest multiple of a page's positions that fits; *sizes is for it. */
 static enum tern_status search(const struct tern_catalog *catalog,
                                const struct tern_options *options, uint64_t room, uint32_t least,
-                               uint32_t *context, struct sizes *sizes, struct tern_error *error)
+                               uint32_t *context, struct tern_sizes *sizes,
+                               struct tern_error *error)
 {
     uint32_t fits = least / TERN_PAGE_POSITIONS, beyond = *context / TERN_PAGE_POSITIONS + 1;
     enum tern_status status;
     while (beyond - fits > 1) {
         const uint32_t middle = fits + (beyond - fits) / 2;
-        status = read_sizes(catalog, options, middle * TERN_PAGE_POSITIONS, sizes, error);
+        status = tern_sizes_read(catalog, options, middle * TERN_PAGE_POSITIONS, sizes, error);
         if (status != TERN_OK)
             return status;
         if (sizes->total <= room)
@@ -71,19 +68,19 @@ static enum tern_status search(const struct tern_catalog *catalog,
             beyond = middle;
     }
     *context = fits * TERN_PAGE_POSITIONS;
-    return read_sizes(catalog, options, *context, sizes, error);
+    return tern_sizes_read(catalog, options, *context, sizes, error);
 }
 
 static enum tern_status choose_default(const struct tern_catalog *catalog,
                                        const struct tern_options *options, uint64_t room,
-                                       uint32_t *context, struct sizes *sizes,
+                                       uint32_t *context, struct tern_sizes *sizes,
                                        struct tern_error *error)
 {
-    enum tern_status status = read_sizes(catalog, options, *context, sizes, error);
+    enum tern_status status = tern_sizes_read(catalog, options, *context, sizes, error);
     if (status != TERN_OK || sizes->total <= room)
         return status;
     const uint32_t least = *context < LEAST_CONTEXT ? *context : LEAST_CONTEXT;
-    status = read_sizes(catalog, options, least, sizes, error);
+    status = tern_sizes_read(catalog, options, least, sizes, error);
     if (status != TERN_OK)
         return status;
     if (sizes->total > room)
@@ -97,8 +94,9 @@ static enum tern_status choose_default(const struct tern_catalog *catalog,
 static enum tern_status refuse_absurd(const struct tern_catalog *catalog,
                                       const struct tern_options *options, struct tern_error *error)
 {
-    struct sizes sizes;
-    const enum tern_status status = read_sizes(catalog, options, TERN_MAX_CONTEXT, &sizes, error);
+    struct tern_sizes sizes;
+    const enum tern_status status =
+        tern_sizes_read(catalog, options, TERN_MAX_CONTEXT, &sizes, error);
     if (status != TERN_OK)
         return status;
     const double mib = (double)(sizes.kv + sizes.tables) / MIB;
@@ -114,7 +112,7 @@ enum tern_status tern_choose_size(const struct tern_catalog *catalog,
                                   struct tern_size_choice *choice, struct tern_error *error)
 {
     struct tern_hyper hyper;
-    struct sizes sizes;
+    struct tern_sizes sizes;
     enum tern_status status = tern_hyper_read(catalog, &hyper, error);
     if (status != TERN_OK)
         return status;
@@ -124,7 +122,7 @@ enum tern_status tern_choose_size(const struct tern_catalog *catalog,
         hyper.trained_context < TERN_MAX_CONTEXT ? hyper.trained_context : TERN_MAX_CONTEXT;
     uint32_t context = options->context != 0 ? (uint32_t)options->context : trained;
     if (options->context != 0) {
-        status = read_sizes(catalog, options, context, &sizes, error);
+        status = tern_sizes_read(catalog, options, context, &sizes, error);
         if (status == TERN_OK && sizes.total > room)
             status = refuse(&sizes, context, room, true, error);
     } else {
@@ -144,8 +142,9 @@ enum tern_status tern_choose_pages(const struct tern_catalog *catalog,
                                    const struct tern_options *options, uint64_t room,
                                    struct tern_size_choice *choice, struct tern_error *error)
 {
-    struct sizes sizes;
-    const enum tern_status status = read_sizes(catalog, options, choice->context, &sizes, error);
+    struct tern_sizes sizes;
+    const enum tern_status status =
+        tern_sizes_read(catalog, options, choice->context, &sizes, error);
     if (status != TERN_OK)
         return status;
     for (int more = 1; more < CONTEXTS; more++) {

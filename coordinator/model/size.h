@@ -16,6 +16,18 @@ struct tern_size_choice {
     uint64_t weights; /* of these */
 };
 
+/* Bytes that a model needs. */
+struct tern_sizes {
+    uint64_t weights, kv, activations, tables;
+    uint64_t total; /* of these and of what the processes take for it */
+};
+
+/* For one context of so many positions. TERN_NO_MEMORY where no sum of the bytes exists; also what
+ * tern_compile_sizes returns. */
+enum tern_status tern_sizes_read(const struct tern_catalog *catalog,
+                                 const struct tern_options *options, uint32_t context,
+                                 struct tern_sizes *sizes, struct tern_error *error);
+
 /* `room`: bytes that this model may use. TERN_NO_MEMORY naming what is missing; also what
  * tern_compile_sizes returns. */
 enum tern_status tern_choose_size(const struct tern_catalog *catalog,

@@ -23,6 +23,7 @@ struct tern_scheduler {
     struct tern_flight flight;
     struct tern_step step;
     struct tern_sampler *sampler;
+    struct tern_figures figures;
     int retry;    /* timer, 0: none */
     bool telling; /* owners are being told: they may call back in */
 };

@@ -30,8 +30,12 @@ static void fail_by_fault(const struct tern_lane *lane, struct tern_session *ses
                   label, fault_text(fault));
 }
 
-static bool is_end(const struct tern_lane *lane, uint32_t token)
+/* Is this the token after which the session's answer is over? */
+static bool is_end_of(const struct tern_session *session, uint32_t token)
 {
+    const struct tern_lane *lane = session->lane;
+    if (session->ignore_ends)
+        return false;
     for (uint32_t i = 0; i < lane->end_tokens; i++)
         if (lane->end_token[i] == token)
             return true;
@@ -45,7 +49,7 @@ static void accept(struct tern_scheduler *s, struct tern_session *session, uint3
     if (session->times.first_ns == 0)
         session->times.first_ns = now;
     session->times.last_ns = now;
-    if (is_end(session->lane, token) && !session->ignore_ends) {
+    if (is_end_of(session, token)) {
         tern_session_end(&s->composer, session, "stop");
         return;
     }
@@ -59,15 +63,18 @@ static void choose(struct tern_scheduler *s, struct tern_session *session, const
                    uint32_t argmax, uint64_t now)
 {
     const struct tern_plan *plan = session->lane->plan;
+    const float *row = (const float *)(const void *)logits;
     uint32_t token = argmax;
-    if (session->sampling.temperature > 0)
-        token = tern_sample(s->sampler, &session->sampling, (const float *)(const void *)logits,
-                            plan->vocabulary, session->count);
+    if (!tern_session_argmax(session))
+        token = tern_sample(s->sampler, &session->sampling, row, plan->vocabulary, session->ids,
+                            session->count);
     if (token >= plan->vocabulary) {
         tern_fail(&session->error, TERN_NO_MEMORY, "out of memory while sampling");
         tern_session_end(&s->composer, session, NULL);
         return;
     }
+    if (session->every_choice && !is_end_of(session, token))
+        session->events.chosen(session->events.context, token, row);
     accept(s, session, token, now);
 }
 
@@ -122,25 +129,46 @@ static uint32_t first_fault(const struct tern_step_result *result, uint32_t row,
     return 0;
 }
 
+static void measure(struct tern_lane *lane, uint64_t spent)
+{
+    uint32_t rows = 0;
+    uint64_t attended = 0;
+    for (const struct tern_session *i = lane->sessions; i != NULL; i = i->next) {
+        rows += i->rows;
+        attended += i->rows * (i->computed + (i->rows + 1) / 2ull);
+    }
+    tern_pace_measure(&lane->pace, rows, attended, spent);
+}
+
+static void count(struct tern_scheduler *s, struct tern_lane *lane, struct tern_count rows,
+                  uint64_t spent, uint64_t now)
+{
+    tern_figures_add(&s->figures, rows, spent, now);
+    tern_figures_add(&lane->figures, rows, spent, now);
+}
+
 static void take_results(struct tern_scheduler *s, const struct tern_step_result *result)
 {
     struct tern_lane *lane = s->flight.lane;
     const uint64_t now = tern_now_ns();
     const uint64_t spent = between(result->began_ns, result->ended_ns);
+    struct tern_count counted = {0};
     uint32_t row = 0, output = 0;
-    tern_lane_measure(lane, s->flight.rows, spent);
+    measure(lane, spent);
     for (struct tern_session *i = lane->sessions, *next; i != NULL; i = next) {
         next = i->next;
         if (i->rows == 0)
             continue;
         const uint32_t rows = i->rows, outputs = tern_session_outputs(i);
         const uint32_t fault = first_fault(result, row, rows);
+        *(i->times.first_ns != 0 ? &counted.decode : &counted.prompt) += rows;
         if (i->times.first_ns != 0)
             i->times.worker_ns += spent;
         settle(s, i, output, outputs > 0 ? result->argmax[output] : 0, fault, now);
         row += rows;
         output += outputs;
     }
+    count(s, lane, counted, spent, now);
 }
 
 /* More steps of the run are to come: the session's next row is being computed. */
@@ -180,9 +208,11 @@ void tern_schedule_granted(void *context, uint64_t step, const struct tern_grant
         return;
     struct tern_session *session = session_in_flight(s);
     s->flight.next++;
+    const uint64_t spent = between(granted->began_ns, granted->ended_ns), now = tern_now_ns();
     if (session->times.first_ns != 0)
-        session->times.worker_ns += between(granted->began_ns, granted->ended_ns);
-    settle(s, session, 0, granted->token, granted->fault, tern_now_ns());
+        session->times.worker_ns += spent;
+    count(s, s->flight.lane, (struct tern_count){.decode = 1}, spent, now);
+    settle(s, session, 0, granted->token, granted->fault, now);
     if (!run_goes_on(s, session))
         tern_flight_finish(s);
     tern_scheduler_go_on(s);

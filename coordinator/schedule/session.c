@@ -14,6 +14,20 @@ static uint32_t limit_of(const struct tern_session_wish *wish, uint32_t context)
     return wish->count + (wish->most < room ? wish->most : room);
 }
 
+static bool copy_bias(struct tern_session *session, const struct tern_session_wish *wish)
+{
+    session->sampling = wish->sampling;
+    session->sampling.bias = NULL;
+    if (wish->sampling.biases == 0)
+        return true;
+    const size_t bytes = wish->sampling.biases * sizeof *wish->sampling.bias;
+    struct tern_bias *bias = malloc(bytes);
+    if (bias != NULL)
+        memcpy(bias, wish->sampling.bias, bytes);
+    session->sampling.bias = bias;
+    return bias != NULL;
+}
+
 struct tern_session *tern_session_new(const struct tern_session_wish *wish, uint32_t context,
                                       const struct tern_session_events *events)
 {
@@ -22,7 +36,8 @@ struct tern_session *tern_session_new(const struct tern_session_wish *wish, uint
         return NULL;
     session->limit = limit_of(wish, context);
     session->ids = malloc((size_t)session->limit * sizeof *session->ids);
-    if (session->ids == NULL) {
+    if (session->ids == NULL || !copy_bias(session, wish)) {
+        free(session->ids);
         free(session);
         return NULL;
     }
@@ -30,7 +45,7 @@ struct tern_session *tern_session_new(const struct tern_session_wish *wish, uint
     session->count = session->prompt = wish->count;
     session->every_row = wish->every_row;
     session->ignore_ends = wish->ignore_ends;
-    session->sampling = wish->sampling;
+    session->every_choice = wish->every_choice;
     session->events = *events;
     session->sequence = -1;
     session->credit = UINT32_MAX;
@@ -42,5 +57,6 @@ void tern_session_free(struct tern_session *session)
     if (session == NULL)
         return;
     free(session->ids);
+    free((struct tern_bias *)session->sampling.bias); /* the session's own copy */
     free(session);
 }

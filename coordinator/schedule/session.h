@@ -29,16 +29,20 @@ struct tern_session_events {
      * stride bytes. */
     void (*rows)(void *context, uint32_t first, uint32_t rows, const uint8_t *logits,
                  uint32_t stride);
+    /* A token of the answer was chosen from this row of logits, of a session with every_choice;
+     * valid during the call, which must not call the scheduler (`changed` follows). */
+    void (*chosen)(void *context, uint32_t token, const float *logits);
 };
 
 /* What is asked for. */
 struct tern_session_wish {
     const uint32_t *ids; /* the prompt, copied; count >= 1, at most the lane's context */
     uint32_t count;
-    uint32_t most;    /* tokens to generate at most; more than fits is cut */
-    bool every_row;   /* logits of every position; nothing is generated */
-    bool ignore_ends; /* an end token is a token like others */
-    struct tern_sampling sampling;
+    uint32_t most;                 /* tokens to generate at most; more than fits is cut */
+    bool every_row;                /* logits of every position; nothing is generated */
+    bool ignore_ends;              /* an end token is a token like others */
+    bool every_choice;             /* `chosen` is told of every token */
+    struct tern_sampling sampling; /* its bias list is copied */
 };
 
 struct tern_session_times {
@@ -55,10 +59,11 @@ struct tern_session {
 
     uint32_t *ids;
     uint32_t count, prompt, limit; /* limit: at `count` ids it ends with reason "length" */
-    bool every_row, ignore_ends;
+    bool every_row, ignore_ends, every_choice;
     struct tern_sampling sampling;
 
     uint32_t computed;
+    uint32_t reused;  /* of the prompt, found computed when it first began */
     uint32_t pages;   /* entries of its page table that hold pages */
     int sequence;     /* its page table, -1: none */
     uint32_t credit;  /* rows that the owner can take now (0: paused); kept by the owner */
@@ -78,6 +83,12 @@ struct tern_session *tern_session_new(const struct tern_session_wish *wish, uint
                                       const struct tern_session_events *events);
 /* The session must have ended or never have been with the scheduler. NULL is allowed. */
 void tern_session_free(struct tern_session *session);
+
+/* Does the worker choose the session's tokens? */
+static inline bool tern_session_argmax(const struct tern_session *session)
+{
+    return tern_sampling_is_argmax(&session->sampling) && !session->every_choice;
+}
 
 /* Rows that remain to be computed. */
 static inline uint32_t tern_session_pending(const struct tern_session *session)

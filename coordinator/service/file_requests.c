@@ -117,7 +117,12 @@ static void reply_text(struct tern_request *request, char *json, char *text)
 
 void tern_request_info(struct tern_request *request)
 {
-    reply_text(request, tern_describe_file(request->file), NULL);
+    size_t length;
+    const char *format = tern_message_text(&request->message, TERN_F_FORMAT, &length);
+    const bool metadata =
+        format != NULL && length == strlen("metadata") && memcmp(format, "metadata", length) == 0;
+    reply_text(request, tern_describe_file(request->file, request->service->models, metadata),
+               NULL);
 }
 
 /* Compiled as a load would, but without asking for memory: the plan of a model too large for this

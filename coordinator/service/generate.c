@@ -4,10 +4,8 @@
 #include "proto/plan.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { ROWS_BYTES = 1 << 20 }; /* of logits in one reply, unless a single row is larger */
 
@@ -80,6 +78,15 @@ enum tern_status tern_request_text(const struct tern_request *request,
                          ids, error);
 }
 
+/* The model runs without a tokenizer, too; text is another matter. */
+static enum tern_status no_tokenizer(const struct tern_model_file *file, struct tern_error *error)
+{
+    const struct tern_error *why = &file->tokenizer_error;
+    const char *slash = strrchr(file->path, '/');
+    return tern_fail(error, why->status, "%s: %s; it takes token ids only (--tokens)",
+                     slash != NULL ? slash + 1 : file->path, why->message);
+}
+
 static enum tern_status prompt_ids(const struct tern_request *request, struct tern_ids *ids,
                                    struct tern_error *error)
 {
@@ -89,6 +96,10 @@ static enum tern_status prompt_ids(const struct tern_request *request, struct te
     enum tern_status status;
     if (tokens)
         status = tern_request_tokens(request, vocabulary, ids, error);
+    else if (model->file->tokenizer == NULL)
+        return no_tokenizer(model->file, error);
+    else if (tern_message_has(&request->message, TERN_F_MESSAGES))
+        status = tern_request_conversation(request, model->file, ids, error);
     else if (tern_message_has(&request->message, TERN_F_PROMPT))
         status = tern_request_text(request, model->file, TERN_F_PROMPT,
                                    !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
@@ -114,24 +125,7 @@ static enum tern_status prompt_ids(const struct tern_request *request, struct te
     return status;
 }
 
-static enum tern_status read_sampling(struct tern_request *request, struct tern_sampling *sampling,
-                                      struct tern_error *error)
-{
-    const double temperature = tern_message_f64(&request->message, TERN_F_TEMP, 0);
-    if (!isfinite(temperature) || temperature < 0 || temperature > TERN_MAX_TEMPERATURE ||
-        (temperature > 0 && temperature < TERN_MIN_TEMPERATURE))
-        return tern_fail(error, TERN_USAGE,
-                         "temperature %g is neither 0 (greedy) nor between %g and %g", temperature,
-                         TERN_MIN_TEMPERATURE, TERN_MAX_TEMPERATURE);
-    if (getrandom(&request->seed, sizeof request->seed, GRND_NONBLOCK) !=
-        (ssize_t)sizeof request->seed)
-        request->seed = tern_now_ns();
-    request->seed = tern_message_u64(&request->message, TERN_F_SEED, request->seed);
-    *sampling = (struct tern_sampling){.temperature = (float)temperature, .seed = request->seed};
-    return TERN_OK;
-}
-
-/* ---- streaming ---- */
+/* ---- credit and rows ---- */
 
 static uint32_t rows_in_reply(const struct tern_request *request)
 {
@@ -154,88 +148,12 @@ void tern_request_update_credit(struct tern_request *request)
         request->starved_ns = tern_now_ns();
 }
 
-/* Text of ids[from .. count) that is complete so far. Ids without text in the vocabulary are left
- * out (models may have more rows than tokens). */
-static enum tern_status decode(struct tern_request *request, const uint32_t *ids, uint32_t count,
-                               bool last, char **text, size_t *length, struct tern_error *error)
-{
-    const struct tern_tokenizer *tokenizer = request->model->file->tokenizer;
-    const uint32_t known = tern_vocabulary(tokenizer);
-    enum tern_status status = TERN_OK;
-    for (uint32_t i = 0; i < count && status == TERN_OK; i++)
-        if (ids[i] < known)
-            status = tern_decode(tokenizer, &request->decoder, &ids[i], 1, true, false, text,
-                                 length, error);
-    if (status == TERN_OK && last)
-        status =
-            tern_decode(tokenizer, &request->decoder, NULL, 0, true, true, text, length, error);
-    return status;
-}
-
-static void stream_tokens(struct tern_request *request, bool last)
-{
-    const struct tern_session *session = request->session;
-    const uint32_t count = session->count - request->streamed;
-    const uint32_t *ids = session->ids + request->streamed;
-    struct tern_error error;
-    struct tern_pack pack;
-    char *text = NULL;
-    size_t length = 0;
-    const enum tern_status status = decode(request, ids, count, last, &text, &length, &error);
-    if (status != TERN_OK) {
-        tern_request_give_up(request, &error);
-    } else if (count > 0 || length > 0) {
-        tern_reply_begin(&pack, TERN_MSG_TOKENS, request->number);
-        if (count > 0)
-            tern_pack_bytes(&pack, TERN_F_TOKENS, ids, count * sizeof *ids);
-        tern_pack_bytes(&pack, TERN_F_BYTES, text != NULL ? text : "", length);
-        request->streamed = session->count;
-        tern_reply_stream(request, &pack);
-    }
-    free(text);
-}
-
-static void end_session(struct tern_request *request)
-{
-    const struct tern_session *session = request->session;
-    const struct tern_session_times *times = &session->times;
-    struct tern_pack pack;
-    if (session->reason == NULL) {
-        tern_reply_error(request, &session->error);
-        return;
-    }
-    tern_reply_begin(&pack, TERN_MSG_DONE, request->number);
-    tern_pack_text(&pack, TERN_F_REASON, session->reason);
-    tern_pack_u64(&pack, TERN_F_PROMPT_TOKENS, session->prompt);
-    tern_pack_u64(&pack, TERN_F_COUNT, session->count - session->prompt);
-    tern_pack_u64(&pack, TERN_F_CTX, request->model->size.context);
-    if (times->first_ns != 0) {
-        tern_pack_u64(&pack, TERN_F_PROMPT_NS, times->first_ns - times->began_ns);
-        tern_pack_u64(&pack, TERN_F_DECODE_NS, times->last_ns - times->first_ns);
-        tern_pack_u64(&pack, TERN_F_WORKER_NS, times->worker_ns);
-    }
-    if (!session->every_row)
-        tern_pack_u64(&pack, TERN_F_SEED, request->seed);
-    tern_reply_last(request, &pack);
-}
-
-void tern_generate_flush(struct tern_request *request)
-{
-    struct tern_session *session = request->session;
-    if (request->gone && !session->ended)
-        tern_scheduler_cancel(request->service->scheduler, session);
-    else if (!session->every_row && !request->finished && (session->ended || session->credit > 0))
-        stream_tokens(request, session->ended);
-    if (session->ended && !request->finished)
-        end_session(request);
-}
-
 static void on_changed(void *context)
 {
     struct tern_request *request = context;
     struct tern_service *service = request->service;
     request->over = request->session->ended;
-    tern_generate_flush(request);
+    tern_answer_flush(request);
     if (service->again)
         tern_service_advance(service);
 }
@@ -258,12 +176,17 @@ static void on_rows(void *context, uint32_t first, uint32_t rows, const uint8_t 
     }
 }
 
+static void on_chosen(void *context, uint32_t token, const float *logits)
+{
+    tern_answer_chosen(context, token, logits);
+}
+
 /* ---- starting ---- */
 
 static void start_session(struct tern_request *request, struct tern_session_wish *wish)
 {
     const struct tern_session_events events = {
-        .context = request, .changed = on_changed, .rows = on_rows};
+        .context = request, .changed = on_changed, .rows = on_rows, .chosen = on_chosen};
     struct tern_model *model = request->model;
     struct tern_error error;
     struct tern_ids ids;
@@ -285,7 +208,7 @@ static void start_session(struct tern_request *request, struct tern_session_wish
         tern_reply_error(request, &error);
         return;
     }
-    request->streamed = wish->count;
+    request->answer.streamed = wish->count;
     tern_request_update_credit(request);
     tern_scheduler_submit(request->service->scheduler, &model->lane, request->session);
 }
@@ -293,15 +216,22 @@ static void start_session(struct tern_request *request, struct tern_session_wish
 void tern_request_generate(struct tern_request *request)
 {
     const struct tern_message *message = &request->message;
+    const uint32_t vocabulary = request->model->lane.plan->vocabulary;
     struct tern_error error;
     struct tern_session_wish wish = {
         .most = (uint32_t)tern_message_u64(message, TERN_F_N, TERN_MAX_CONTEXT),
         .ignore_ends = tern_message_bool(message, TERN_F_IGNORE_EOS),
+        .every_choice = tern_message_has(message, TERN_F_LOGPROBS),
     };
-    if (read_sampling(request, &wish.sampling, &error) != TERN_OK)
+    enum tern_status status = tern_answer_begin(request, &error);
+    if (status == TERN_OK)
+        status = tern_request_sampling(request, vocabulary, &wish.sampling, &error);
+    if (status != TERN_OK)
         tern_reply_error(request, &error);
     else
         start_session(request, &wish);
+    request->answer.seed = wish.sampling.seed;
+    free((struct tern_bias *)wish.sampling.bias); /* the session has a copy */
 }
 
 void tern_request_logits(struct tern_request *request)

@@ -53,6 +53,7 @@ static void unload(struct tern_request *request)
 
 static void stop(struct tern_request *request)
 {
+    tern_log("info", "ending: a client asked for it");
     tern_reply_result(request, NULL, "the service ends");
     tern_loop_stop(request->service->loop);
 }
@@ -81,6 +82,7 @@ static enum tern_status open_model(struct tern_request *request, struct tern_err
 static void begin(struct tern_request *request)
 {
     struct tern_error error;
+    tern_log("debug", "request: %s", tern_message_name(request->message.kind));
     switch (request->message.kind) {
     case TERN_MSG_PING:
         tern_reply_result(request, NULL, TERN_VERSION);

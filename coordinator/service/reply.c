@@ -125,6 +125,6 @@ void tern_request_acknowledge(struct tern_request *request, uint64_t count)
     tern_request_update_credit(request);
     if (request->session->credit == 0)
         return;
-    tern_generate_flush(request);
+    tern_answer_flush(request);
     tern_scheduler_resume(request->service->scheduler);
 }

@@ -7,7 +7,9 @@
 #define TERN_REQUEST_H
 
 #include "coordinator/model/model.h"
+#include "coordinator/schedule/chances.h"
 #include "coordinator/service/service.h"
+#include "coordinator/service/stop.h"
 #include "proto/message.h"
 
 #include <zmq.h>
@@ -39,6 +41,7 @@ struct tern_client {
 struct tern_service {
     struct tern_loop *loop;
     void *socket;
+    uint64_t began_ns;
     int watch, pulse; /* pulse: timer, 0 while nothing is in work */
     struct tern_supervisor *supervisor;
     struct tern_scheduler *scheduler;
@@ -48,6 +51,18 @@ struct tern_service {
     uint32_t request_count;
     uint64_t request_bytes;
     bool advancing, again; /* see tern_service_advance */
+};
+
+/* What generating has to remember between tokens. */
+struct tern_answer {
+    struct tern_decoder decoder;
+    struct tern_stops *stops; /* NULL: none asked for */
+    uint32_t streamed;        /* ids of the session that were sent or belong to the prompt */
+    uint64_t seed;
+    uint32_t likeliest;          /* tokens whose chances are told beside the chosen one's */
+    struct tern_chance *chances; /* 1 + likeliest of each token that was not sent yet */
+    size_t chance_count, chance_room;
+    bool failed; /* no memory for chances */
 };
 
 struct tern_request {
@@ -71,10 +86,8 @@ struct tern_request {
     struct tern_model *model;
     struct tern_session *session;
 
-    struct tern_decoder decoder; /* generate */
-    uint32_t streamed;           /* ids of the session that were sent or belong to the prompt */
-    uint64_t seed;
-    uint8_t *rows; /* logits: room for one reply's rows */
+    struct tern_answer answer; /* generate */
+    uint8_t *rows;             /* logits: room for one reply's rows */
 };
 
 /* ---- replies ---- */
@@ -118,8 +131,18 @@ void tern_request_generate(struct tern_request *request);
 void tern_request_logits(struct tern_request *request);
 void tern_request_ps(struct tern_request *request);
 
-/* Sends what the session has found so far, as credit allows; ends the request with its session. */
-void tern_generate_flush(struct tern_request *request);
+/* Reads what the answer needs of the message: TERN_USAGE, TERN_NO_MEMORY. */
+enum tern_status tern_answer_begin(struct tern_request *request, struct tern_error *error);
+/* Notes the chances of a token that was chosen from this row of logits. */
+void tern_answer_chosen(struct tern_request *request, uint32_t token, const float *logits);
+/* Sends what the session has found so far, as credit allows; ends the request with its session or
+ * with a stop text. */
+void tern_answer_flush(struct tern_request *request);
+void tern_answer_free(struct tern_answer *answer);
+/* How tokens are to be chosen: TERN_USAGE naming the setting. out->bias is malloc'ed, in all
+ * cases the caller's to free. */
+enum tern_status tern_request_sampling(const struct tern_request *request, uint32_t vocabulary,
+                                       struct tern_sampling *out, struct tern_error *error);
 /* What a session is at, as a progress reply. */
 void tern_generate_progress(struct tern_request *request);
 
@@ -131,10 +154,17 @@ enum tern_status tern_request_text(const struct tern_request *request,
                                    const struct tern_model_file *file, enum tern_field field,
                                    bool chat, struct tern_ids *ids, struct tern_error *error);
 
+/* The ids of the message's conversation. TERN_USAGE, TERN_UNSUPPORTED. */
+enum tern_status tern_request_conversation(const struct tern_request *request,
+                                           const struct tern_model_file *file, struct tern_ids *ids,
+                                           struct tern_error *error);
+
 /* ---- json, malloc'ed or NULL ---- */
 
 char *tern_describe_service(const struct tern_service *service);
-char *tern_describe_file(const struct tern_model_file *file);
+/* metadata: with all keys and values too (long ones cut). */
+char *tern_describe_file(const struct tern_model_file *file, const struct tern_models *models,
+                         bool metadata);
 char *tern_describe_model(const struct tern_model *model);
 
 /* ---- the service's own ---- */

@@ -31,6 +31,7 @@ static void free_request(struct tern_request *request)
     if (request->file != NULL)
         tern_file_release(request->file);
     free(request->rows);
+    tern_answer_free(&request->answer);
     zmq_msg_close(&request->bytes);
     free(request);
 }
@@ -262,6 +263,7 @@ enum tern_status tern_service_new(struct tern_loop *loop, void *zmq_context, con
     struct tern_service *service = calloc(1, sizeof *service);
     if (service == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    service->began_ns = tern_now_ns();
     service->loop = loop;
     service->supervisor = supervisor;
     service->scheduler = scheduler;

@@ -42,8 +42,13 @@ enum tern_status process_check_kernel(struct tern_error *error)
 void process_init(struct process *process, struct tern_loop *loop, const char *role,
                   void (*ended)(void *owner, const struct process_end *end), void *owner)
 {
-    *process = (struct process){
-        .loop = loop, .role = role, .pidfd = -1, .channel = -1, .ended = ended, .owner = owner};
+    *process = (struct process){.loop = loop,
+                                .role = role,
+                                .pidfd = -1,
+                                .channel = -1,
+                                .words.fd = -1,
+                                .ended = ended,
+                                .owner = owner};
 }
 
 /* Takes the exit status, closes what belonged to the process. */
@@ -57,6 +62,7 @@ static struct process_end reap(struct process *process)
         end = (struct process_end){.by_signal = info.si_code != CLD_EXITED, .code = info.si_status};
     tern_loop_unwatch(process->loop, process->watch);
     tern_loop_cancel(process->loop, process->overdue);
+    last_words_close(&process->words);
     close(process->pidfd);
     if (process->channel >= 0)
         close(process->channel);
@@ -93,10 +99,10 @@ static char **extend_environment(const char *const *extra)
     return all;
 }
 
-/* Standard input from /dev/null, output and errors to the service's log, the channel at 3; every
- * other descriptor is CLOEXEC. A process group of its own, so that the terminal's Ctrl-C reaches
- * the coordinator only, which ends its workers in order. */
-static int spawn(pid_t *pid, const char *program, int channel, char **environment)
+/* Standard input from /dev/null, output and errors to the pipe for its words, the channel at 3;
+ * every other descriptor is CLOEXEC. A process group of its own, so that the terminal's Ctrl-C
+ * reaches the coordinator only, which ends its workers in order. */
+static int spawn(pid_t *pid, const char *program, int words, int channel, char **environment)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -111,7 +117,8 @@ static int spawn(pid_t *pid, const char *program, int channel, char **environmen
     }
     int failed =
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0) |
-        posix_spawn_file_actions_adddup2(&actions, 2, 1) |
+        posix_spawn_file_actions_adddup2(&actions, words, 1) |
+        posix_spawn_file_actions_adddup2(&actions, words, 2) |
         posix_spawn_file_actions_adddup2(&actions, channel, TERN_CHANNEL_FD) |
         posix_spawnattr_setsigmask(&attributes, &none) |
         posix_spawnattr_setsigdefault(&attributes, &all) |
@@ -155,25 +162,35 @@ static enum tern_status watch_child(struct process *process, pid_t pid, struct t
 enum tern_status process_start(struct process *process, const char *program,
                                const char *const *extra, struct tern_error *error)
 {
-    int ends[2];
+    int ends[2], words;
     enum tern_status status = tern_channel_pair(ends, error);
     if (status != TERN_OK)
         return status;
+    status = last_words_open(&process->words, process->loop, process->role, &words, error);
+    if (status != TERN_OK) {
+        close(ends[0]);
+        close(ends[1]);
+        return status;
+    }
     char **environment = extend_environment(extra);
     pid_t pid;
-    const int failed = environment == NULL ? ENOMEM : spawn(&pid, program, ends[1], environment);
+    const int failed =
+        environment == NULL ? ENOMEM : spawn(&pid, program, words, ends[1], environment);
     free(environment);
+    close(words);
     close(ends[1]);
-    if (failed != 0) {
-        close(ends[0]);
-        return tern_fail(error, TERN_FAILED, "cannot start %s: %s", program, strerror(failed));
-    }
-    status = watch_child(process, pid, error);
+    if (failed != 0)
+        status = tern_fail(error, TERN_FAILED, "cannot start %s: %s", program, strerror(failed));
+    else
+        status = watch_child(process, pid, error);
     if (status != TERN_OK) {
-        undo_spawn(pid);
+        if (failed == 0)
+            undo_spawn(pid);
+        last_words_close(&process->words);
         close(ends[0]);
         return status;
     }
+    tern_log("debug", "started the %s process %d", process->role, (int)pid);
     /* A process that does not read must not block the coordinator. */
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     process->channel = ends[0];

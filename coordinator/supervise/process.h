@@ -6,6 +6,7 @@
 #define TERN_SUPERVISE_PROCESS_H
 
 #include "coordinator/supervise.h"
+#include "coordinator/supervise/last_words.h"
 #include <sys/types.h>
 
 enum process_state {
@@ -32,6 +33,7 @@ struct process {
     int watch;   /* of the pidfd */
     int overdue; /* timer: has not died long after SIGKILL */
     bool killed; /* by us */
+    struct last_words words;
     uint32_t incarnation;
     uint32_t restarts;
     /* The process has ended, but its channel can still be read. May be NULL. */

@@ -20,6 +20,7 @@ struct bpe {
     struct merge_slot *slot;
     size_t mask;
     uint64_t seed;
+    uint32_t merges;
 };
 
 static size_t home_of(const struct bpe *bpe, uint32_t left, uint32_t right)
@@ -34,6 +35,11 @@ static struct merge_slot *find_slot(const struct bpe *bpe, uint32_t left, uint32
         if (slot->rank == TOKEN_NONE || (slot->left == left && slot->right == right))
             return slot;
     }
+}
+
+size_t bpe_priorities(const struct bpe *bpe)
+{
+    return bpe->merges;
 }
 
 bool bpe_find(const void *rules, const char *text, const struct merge_symbol *left,
@@ -158,6 +164,7 @@ static enum tern_status read_merges(struct merge_reader *reader, struct bpe *bpe
         return tern_fail(error, TERN_NO_MEMORY, "no memory for %u merges", count);
     memset(bpe->slot, 0xff, slots * sizeof *bpe->slot);
     bpe->mask = slots - 1;
+    bpe->merges = count;
     bpe->seed = reader->vocabulary->seed;
     enum tern_status status = TERN_OK;
     for (uint32_t first = 0; status == TERN_OK && first < count; first += BATCH)

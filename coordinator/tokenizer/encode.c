@@ -90,6 +90,8 @@ static enum tern_status merge_word(struct encoding *e, uint32_t start, uint32_t 
     enum tern_status status = merge_reserve(&e->merge, end - start, error);
     if (status != TERN_OK)
         return status;
+    e->merge.priorities = encoder->bpe != NULL ? bpe_priorities(encoder->bpe)
+                                               : sentencepiece_priorities(encoder->sentencepiece);
     if (encoder->bpe != NULL) {
         start_with_bytes(e, start, end);
         status = merge_symbols(&e->merge, bpe_find, encoder->bpe, e->text, error);

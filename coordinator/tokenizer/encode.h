@@ -17,12 +17,14 @@ enum tern_status bpe_new(const struct tern_catalog *catalog, const struct vocabu
                          struct bpe **out, struct tern_error *error);
 void bpe_free(struct bpe *bpe);
 merge_find bpe_find; /* rules: struct bpe */
+size_t bpe_priorities(const struct bpe *bpe);
 
 enum tern_status sentencepiece_new(const struct tern_catalog *catalog,
                                    const struct vocabulary *vocabulary, struct sentencepiece **out,
                                    struct tern_error *error);
 void sentencepiece_free(struct sentencepiece *sentencepiece);
 merge_find sentencepiece_find; /* rules: struct sentencepiece */
+size_t sentencepiece_priorities(const struct sentencepiece *sentencepiece);
 /* End of the word that begins at text[start]: nothing merges across it. */
 uint32_t sentencepiece_word_end(const struct sentencepiece *sentencepiece, const char *text,
                                 uint32_t start, uint32_t end);

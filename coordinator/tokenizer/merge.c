@@ -1,5 +1,9 @@
-/* Words are short: a scan beats a heap up to a few dozen symbols. Longer ones take a heap of
- * candidates over a doubly linked list, and candidates that went stale are dropped when met. */
+/*
+ * Words are short: a scan beats all else up to a few dozen symbols. Longer ones keep their
+ * candidates in buckets, one per priority, each a list from left to right over a doubly linked list
+ * of symbols; candidates that went stale are dropped when met. A heap of candidates would do with
+ * less, but on runs of megabytes its places are far apart, and buckets walk through memory.
+ */
 #include "coordinator/tokenizer/merge.h"
 
 #include <stdlib.h>
@@ -15,20 +19,29 @@ struct merge_link {
     uint32_t previous, next;
 };
 
-/* A symbol and the one after it. 16 bytes, so that the four children of a place in the heap are a
- * cache line: on long runs the heap is where the time goes. */
+/* A symbol and the one after it. */
 struct merge_candidate {
-    uint32_t priority;
     uint32_t left;
     uint32_t length; /* of both together: grows once either changed */
     uint32_t id;
+    uint32_t next; /* of its bucket, or of the unused ones; 0: none */
+};
+
+/* Candidates of one priority. */
+struct merge_bucket {
+    uint32_t first, last; /* last: only before it comes into service */
+    bool waits;           /* in line for service */
+    bool mixed;           /* not in order from left to right */
+    bool in_service;      /* it was the best of all, and has been kept in order since */
 };
 
 void merge_work_free(struct merge_work *work)
 {
     free(work->symbol);
     free(work->link);
-    free(work->heap);
+    free(work->candidate);
+    free(work->bucket);
+    free(work->waiting);
     *work = (struct merge_work){0};
 }
 
@@ -90,119 +103,216 @@ static void merge_by_scan(const struct merging *m)
     m->work->count = count;
 }
 
-static bool comes_before(const struct merge_candidate *a, const struct merge_candidate *b)
+/* ---- candidates ---- */
+
+static uint32_t take_candidate(struct merge_work *work)
 {
-    return a->priority != b->priority ? a->priority < b->priority : a->left < b->left;
+    const uint32_t index = work->unused;
+    if (index == 0)
+        return ++work->next_unused;
+    work->unused = work->candidate[index].next;
+    return index;
 }
 
-/* The first of the children of `at`, of which there is at least one. */
-static size_t least_child(const struct merge_candidate *heap, size_t count, size_t at)
+static void give_back(struct merge_work *work, uint32_t index)
 {
-    size_t least = 4 * at + 1;
-    const size_t end = least + 4 < count ? least + 4 : count;
-    for (size_t child = least + 1; child < end; child++)
-        if (comes_before(&heap[child], &heap[least]))
-            least = child;
-    return least;
+    work->candidate[index].next = work->unused;
+    work->unused = index;
 }
 
-static void sift_down(struct merge_candidate *heap, size_t count, size_t at)
+/* Has either symbol changed since? One that was taken in has length 0. */
+static bool is_stale(const struct merge_work *work, const struct merge_candidate *candidate)
 {
-    const struct merge_candidate moved = heap[at];
-    while (4 * at + 1 < count) {
-        const size_t child = least_child(heap, count, at);
-        if (!comes_before(&heap[child], &moved))
+    const struct merge_symbol *left = &work->symbol[candidate->left];
+    const uint32_t next = work->link[candidate->left].next;
+    return left->length == 0 || next == NO_SYMBOL ||
+           left->length + work->symbol[next].length != candidate->length;
+}
+
+/* ---- which bucket is next ---- */
+
+static void wait_in_line(struct merge_work *work, uint32_t priority)
+{
+    size_t at = work->waits++;
+    for (; at > 0 && priority < work->waiting[(at - 1) / 2]; at = (at - 1) / 2)
+        work->waiting[at] = work->waiting[(at - 1) / 2];
+    work->waiting[at] = priority;
+}
+
+static void leave_line(struct merge_work *work)
+{
+    const uint32_t moved = work->waiting[--work->waits];
+    size_t at = 0;
+    for (size_t child = 1; child < work->waits; child = 2 * at + 1) {
+        child += child + 1 < work->waits && work->waiting[child + 1] < work->waiting[child];
+        if (moved <= work->waiting[child])
             break;
-        heap[at] = heap[child];
+        work->waiting[at] = work->waiting[child];
         at = child;
     }
-    heap[at] = moved;
+    work->waiting[at] = moved;
 }
 
-static void push(struct merge_work *work, struct merge_candidate candidate)
+/* ---- buckets ---- */
+
+/* Both lists rise. */
+static uint32_t join_lists(struct merge_candidate *candidate, uint32_t a, uint32_t b)
 {
-    size_t at = work->candidates++;
-    while (at > 0 && comes_before(&candidate, &work->heap[(at - 1) / 4])) {
-        work->heap[at] = work->heap[(at - 1) / 4];
-        at = (at - 1) / 4;
+    uint32_t first = 0, *end = &first;
+    while (a != 0 && b != 0) {
+        uint32_t *const least = candidate[b].left < candidate[a].left ? &b : &a;
+        *end = *least;
+        end = &candidate[*least].next;
+        *least = *end;
     }
-    work->heap[at] = candidate;
+    *end = a != 0 ? a : b;
+    return first;
 }
 
-static struct merge_candidate pop(struct merge_work *work)
+/* part[i] holds 2^i candidates or none. */
+static uint32_t sort_list(struct merge_candidate *candidate, uint32_t list)
 {
-    const struct merge_candidate top = work->heap[0];
-    work->heap[0] = work->heap[--work->candidates];
-    if (work->candidates > 0)
-        sift_down(work->heap, work->candidates, 0);
-    return top;
+    uint32_t part[32] = {0};
+    while (list != 0) {
+        uint32_t rising = list;
+        list = candidate[list].next;
+        candidate[rising].next = 0;
+        size_t i = 0;
+        for (; part[i] != 0; i++) {
+            rising = join_lists(candidate, part[i], rising);
+            part[i] = 0;
+        }
+        part[i] = rising;
+    }
+    uint32_t all = 0;
+    for (size_t i = 0; i < 32; i++)
+        all = join_lists(candidate, part[i], all);
+    return all;
+}
+
+static void append(struct merge_work *work, struct merge_bucket *bucket, uint32_t index)
+{
+    struct merge_candidate *const candidate = work->candidate;
+    candidate[index].next = 0;
+    if (bucket->first == 0) {
+        bucket->first = bucket->last = index;
+        return;
+    }
+    bucket->mixed |= candidate[bucket->last].left > candidate[index].left;
+    candidate[bucket->last].next = index;
+    bucket->last = index;
+}
+
+/* A bucket in service has got to here from the left, so only stale candidates, which go, and one
+ * other may lie before the new one. */
+static void insert(struct merge_work *work, struct merge_bucket *bucket, uint32_t index)
+{
+    struct merge_candidate *const candidate = work->candidate;
+    uint32_t *at = &bucket->first;
+    while (*at != 0 && candidate[*at].left < candidate[index].left) {
+        const uint32_t there = *at;
+        if (!is_stale(work, &candidate[there])) {
+            at = &candidate[there].next;
+            continue;
+        }
+        *at = candidate[there].next;
+        give_back(work, there);
+    }
+    candidate[index].next = *at;
+    *at = index;
 }
 
 static void consider(const struct merging *m, uint32_t left, uint32_t right)
 {
     if (left == NO_SYMBOL || right == NO_SYMBOL)
         return;
+    struct merge_work *const work = m->work;
     const struct merge_result result = find_result(m, left, right);
     if (result.priority == NO_PRIORITY)
         return;
-    const struct merge_symbol *symbol = m->work->symbol;
-    push(m->work, (struct merge_candidate){
-                      .priority = result.priority,
-                      .left = left,
-                      .length = symbol[left].length + symbol[right].length,
-                      .id = result.id,
-                  });
+    const uint32_t index = take_candidate(work);
+    work->candidate[index].left = left;
+    work->candidate[index].length = work->symbol[left].length + work->symbol[right].length;
+    work->candidate[index].id = result.id;
+    struct merge_bucket *const bucket = &work->bucket[result.priority];
+    if (!bucket->waits) {
+        bucket->waits = true;
+        wait_in_line(work, result.priority);
+    }
+    if (bucket->in_service)
+        insert(work, bucket, index);
+    else
+        append(work, bucket, index);
+}
+
+/* The best and leftmost candidate; false if there is none. */
+static bool take_best(struct merge_work *work, struct merge_candidate *best)
+{
+    for (; work->waits > 0; leave_line(work)) {
+        struct merge_bucket *const bucket = &work->bucket[work->waiting[0]];
+        if (bucket->mixed)
+            bucket->first = sort_list(work->candidate, bucket->first);
+        bucket->mixed = false;
+        bucket->in_service = true;
+        const uint32_t index = bucket->first;
+        if (index != 0) {
+            *best = work->candidate[index];
+            bucket->first = best->next;
+            give_back(work, index);
+            return true;
+        }
+        *bucket = (struct merge_bucket){0};
+    }
+    return false;
 }
 
 /* n - 1 pairs at first; each of at most n - 1 merges takes one candidate and adds two at most. */
-static enum tern_status reserve_heap(struct merge_work *work, struct tern_error *error)
+static enum tern_status reserve_buckets(struct merge_work *work, struct tern_error *error)
 {
     const size_t count = work->count;
+    if (work->bucket == NULL)
+        work->bucket = calloc(work->priorities, sizeof *work->bucket);
     if (work->links < count) {
-        struct merge_link *link = realloc(work->link, count * sizeof *link);
-        if (link == NULL)
-            return tern_fail(error, TERN_NO_MEMORY, "no memory to merge %zu symbols", count);
-        work->link = link;
+        free(work->link);
+        free(work->candidate);
+        free(work->waiting);
+        work->link = malloc(count * sizeof *work->link);
+        work->candidate = malloc((2 * count + 1) * sizeof *work->candidate);
+        work->waiting = malloc(2 * count * sizeof *work->waiting);
         work->links = count;
     }
-    if (work->heap_room < 2 * count) {
-        struct merge_candidate *heap = realloc(work->heap, 2 * count * sizeof *heap);
-        if (heap == NULL)
-            return tern_fail(error, TERN_NO_MEMORY, "no memory to merge %zu symbols", count);
-        work->heap = heap;
-        work->heap_room = 2 * count;
-    }
-    return TERN_OK;
+    if (work->bucket != NULL && work->link != NULL && work->candidate != NULL &&
+        work->waiting != NULL)
+        return TERN_OK;
+    work->links = 0;
+    return tern_fail(error, TERN_NO_MEMORY, "no memory to merge %zu symbols", count);
 }
 
-static void merge_by_heap(const struct merging *m)
+static void merge_by_buckets(const struct merging *m)
 {
     struct merge_work *const work = m->work;
     struct merge_symbol *const symbol = work->symbol;
     struct merge_link *const link = work->link;
     const uint32_t count = (uint32_t)work->count;
-    work->candidates = 0;
+    struct merge_candidate best;
+    work->unused = work->next_unused = 0;
     for (uint32_t i = 0; i < count; i++)
         link[i] =
             (struct merge_link){i == 0 ? NO_SYMBOL : i - 1, i + 1 < count ? i + 1 : NO_SYMBOL};
     for (uint32_t i = 0; i + 1 < count; i++)
         consider(m, i, i + 1);
-    while (work->candidates > 0) {
-        const struct merge_candidate best = pop(work);
-        const uint32_t next = link[best.left].next;
-        struct merge_symbol *const left = &symbol[best.left];
-        /* A symbol that was taken in has length 0. */
-        if (left->length == 0 || next == NO_SYMBOL ||
-            left->length + symbol[next].length != best.length)
+    while (take_best(work, &best)) {
+        if (is_stale(work, &best))
             continue;
-        left->length = best.length;
-        left->id = best.id;
+        const uint32_t next = link[best.left].next;
+        symbol[best.left].length = best.length;
+        symbol[best.left].id = best.id;
         symbol[next].length = 0;
         link[best.left].next = link[next].next;
         if (link[best.left].next != NO_SYMBOL)
             link[link[best.left].next].previous = best.left;
-        consider(m, link[best.left].previous, best.left);
         consider(m, best.left, link[best.left].next);
+        consider(m, link[best.left].previous, best.left);
     }
     size_t kept = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -219,8 +329,8 @@ enum tern_status merge_symbols(struct merge_work *work, merge_find *find, const 
         merge_by_scan(&merging);
         return TERN_OK;
     }
-    const enum tern_status status = reserve_heap(work, error);
+    const enum tern_status status = reserve_buckets(work, error);
     if (status == TERN_OK)
-        merge_by_heap(&merging);
+        merge_by_buckets(&merging);
     return status;
 }

@@ -18,7 +18,7 @@ struct merge_symbol {
 
 /* What two neighbours would become. */
 struct merge_result {
-    uint32_t priority; /* lower is merged first */
+    uint32_t priority; /* lower is merged first; below merge_work.priorities */
     uint32_t id;
 };
 
@@ -28,15 +28,21 @@ typedef bool merge_find(const void *rules, const char *text, const struct merge_
 
 struct merge_link;
 struct merge_candidate;
+struct merge_bucket;
 
-/* Memory of one call, used again from word to word. All zero at first. */
+/* Memory of one call, used again from word to word. All zero at first, but `priorities`. */
 struct merge_work {
+    size_t priorities; /* how many there may be */
     struct merge_symbol *symbol;
     size_t count, room;
     struct merge_link *link;
     size_t links;
-    struct merge_candidate *heap;
-    size_t candidates, heap_room;
+    struct merge_candidate *candidate; /* [0] is none */
+    size_t candidates;
+    struct merge_bucket *bucket; /* [priorities], all zero between words */
+    uint32_t *waiting;           /* priorities of the buckets in use: a heap */
+    size_t waits;
+    uint32_t unused, next_unused; /* candidates given back; those never taken */
 };
 void merge_work_free(struct merge_work *work);
 

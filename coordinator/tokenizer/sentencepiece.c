@@ -17,7 +17,8 @@ enum { NEIGHBOUR_BITS = 1 << 21 };
 
 struct sentencepiece {
     const struct vocabulary *vocabulary;
-    uint32_t *priority; /* per token */
+    uint32_t *priority; /* per token: place of its score among all, equal ones together */
+    uint32_t priorities;
     uint8_t *neighbours;
 };
 
@@ -31,6 +32,11 @@ bool sentencepiece_find(const void *rules, const char *text, const struct merge_
         return false;
     *result = (struct merge_result){.priority = s->priority[id], .id = id};
     return true;
+}
+
+size_t sentencepiece_priorities(const struct sentencepiece *sentencepiece)
+{
+    return sentencepiece->priorities;
 }
 
 static uint32_t neighbour_bit(uint32_t left, uint32_t right)
@@ -72,14 +78,41 @@ static void add_neighbours(struct sentencepiece *s, const char *text, size_t len
     }
 }
 
-/* Rising with falling score: the bits of a float sort like integers, but for the sign. */
-static uint32_t priority_of(float score)
+/* Runs of spaces that the model's author added come before all merges: files give them no score of
+ * use. */
+static float score_of(const struct vocabulary *v, const struct tern_array *scores, uint32_t id)
 {
-    const float normal = score + 0.0f; /* -0 becomes 0 */
-    uint32_t bits;
-    memcpy(&bits, &normal, sizeof bits);
-    const uint32_t rising = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return ~rising;
+    return v->type[id] == TOKEN_USER_DEFINED ? INFINITY : (float)tern_array_f64(scores, id);
+}
+
+struct scored {
+    float score;
+    uint32_t id;
+};
+
+static int compare_scores(const void *left, const void *right)
+{
+    const float a = ((const struct scored *)left)->score, b = ((const struct scored *)right)->score;
+    return a > b ? -1 : a < b;
+}
+
+/* The best score becomes priority 0, the next one 1, ... */
+static enum tern_status rank_scores(const struct tern_array *scores, struct sentencepiece *s,
+                                    struct tern_error *error)
+{
+    const uint32_t count = s->vocabulary->count;
+    struct scored *sorted = malloc(count * sizeof *sorted);
+    if (sorted == NULL)
+        return tern_fail(error, TERN_NO_MEMORY, "no memory for %u scores", count);
+    for (uint32_t id = 0; id < count; id++)
+        sorted[id] = (struct scored){score_of(s->vocabulary, scores, id), id};
+    qsort(sorted, count, sizeof *sorted, compare_scores);
+    for (uint32_t i = 0; i < count; i++) {
+        s->priorities += i == 0 || sorted[i].score < sorted[i - 1].score;
+        s->priority[sorted[i].id] = s->priorities - 1;
+    }
+    free(sorted);
+    return TERN_OK;
 }
 
 static enum tern_status read_scores(const struct tern_array *scores, struct sentencepiece *s,
@@ -90,17 +123,13 @@ static enum tern_status read_scores(const struct tern_array *scores, struct sent
         const double score = tern_array_f64(scores, id);
         if (!isfinite(score))
             return tern_fail(error, TERN_BAD_MODEL, "token %u has a score that is no number", id);
-        /* Runs of spaces that the model's author added come before all merges: files give them no
-         * score of use. */
-        const bool user_defined = v->type[id] == TOKEN_USER_DEFINED;
-        s->priority[id] = user_defined ? 0 : priority_of((float)score);
-        if (user_defined || v->type[id] == TOKEN_NORMAL) {
+        if (v->type[id] == TOKEN_USER_DEFINED || v->type[id] == TOKEN_NORMAL) {
             size_t length;
             const char *bytes = vocabulary_bytes(v, id, &length);
             add_neighbours(s, bytes, length);
         }
     }
-    return TERN_OK;
+    return rank_scores(scores, s, error);
 }
 
 enum tern_status sentencepiece_new(const struct tern_catalog *catalog,

@@ -44,7 +44,10 @@ static void fill(const struct unicode_range *range, size_t ranges, struct unicod
     uint8_t class = UNICODE_OTHER;
     for (uint32_t b = 0; b < BLOCKS; b++) {
         uint8_t block[BLOCK];
-        for (uint32_t i = 0; i < BLOCK; i++) {
+        const uint32_t next = entry < unicode_table_entries ? unicode_table[entry] >> 4 : POINTS;
+        if (next >= (b + 1) * BLOCK)
+            memset(block, UNICODE_CODE | class, BLOCK);
+        for (uint32_t i = 0; next < (b + 1) * BLOCK && i < BLOCK; i++) {
             if (entry < unicode_table_entries && unicode_table[entry] >> 4 == b * BLOCK + i)
                 class = unicode_table[entry++] & 15;
             block[i] = UNICODE_CODE | class;

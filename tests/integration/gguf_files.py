@@ -101,6 +101,30 @@ def encode(model, version=3, alignment=None):
     return bytes(out), places
 
 
+def read_value(data, at, kind):
+    """(value, offset behind it); arrays as lists."""
+    if kind == STRING:
+        length = struct.unpack_from("<Q", data, at)[0]
+        return data[at + 8:at + 8 + length].decode(errors="surrogateescape"), at + 8 + length
+    if kind != ARRAY:
+        return struct.unpack_from("<" + NUMBER[kind], data, at)[0], at + struct.calcsize(NUMBER[kind])
+    element, count = struct.unpack_from("<IQ", data, at)
+    at, values = at + 12, []
+    for _ in range(count):
+        value, at = read_value(data, at, element)
+        values.append(value)
+    return values, at
+
+
+def read_keys(data):
+    """The metadata of a good file, as a dict."""
+    keys, at = {}, 24
+    for _ in range(struct.unpack_from("<Q", data, 16)[0]):
+        name, at = read_value(data, at, STRING)
+        keys[name], at = read_value(data, at + 4, struct.unpack_from("<I", data, at)[0])
+    return keys
+
+
 def patch(data, offset, new):
     """The bytes with `new` over those at `offset`."""
     return data[:offset] + new + data[offset + len(new):]

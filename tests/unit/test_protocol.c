@@ -348,8 +348,10 @@ static uint64_t requests_in_work(void *client)
     receive(client);
     char *json = tern_message_copy(&reply, TERN_F_JSON);
     assert_non_null(json);
-    const char *at = strrchr(json, ':');
-    const uint64_t count = strtoull(at + 1, NULL, 10);
+    const char *at = json; /* models have a field of that name too; the service's comes last */
+    for (const char *next = json; (next = strstr(next, "\"requests\":")) != NULL; at = next)
+        next += strlen("\"requests\":");
+    const uint64_t count = strtoull(at, NULL, 10);
     free(json);
     return count;
 }

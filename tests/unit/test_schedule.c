@@ -67,12 +67,14 @@ static struct owner *submit(int index, uint32_t prompt, uint32_t most, bool ever
     *owner = (struct owner){.prompt = prompt};
     for (uint32_t i = 0; i < prompt; i++)
         ids[i] = ((uint32_t)index * 131 + i * 7) % FAKE_VOCABULARY;
-    const struct tern_session_wish wish = {.ids = ids,
-                                           .count = prompt,
-                                           .most = most,
-                                           .every_row = every_row,
-                                           .sampling = {temperature, 99}};
-    const struct tern_session_events events = {owner, on_changed, on_rows};
+    struct tern_session_wish wish = {.ids = ids,
+                                     .count = prompt,
+                                     .most = most,
+                                     .every_row = every_row,
+                                     .sampling = tern_sampling_greedy()};
+    wish.sampling.temperature = temperature;
+    wish.sampling.seed = 99;
+    const struct tern_session_events events = {owner, on_changed, on_rows, NULL};
     owner->session = tern_session_new(&wish, CONTEXT, &events);
     assert_non_null(owner->session);
     tern_scheduler_submit(scheduler, &lane, owner->session);

@@ -6,13 +6,11 @@
 #include "tests/unit/model_file.h"
 
 #include <jansson.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <utf8proc.h>
 
 #include <cmocka.h>
@@ -223,7 +221,7 @@ static void merging_follows_its_definition(void **state)
 {
     (void)state;
     enum { LONGEST = 150 };
-    struct merge_work work = {0};
+    struct merge_work work = {.priorities = 11};
     for (int round = 0; round < 3000; round++) {
         struct merge_symbol wanted[LONGEST];
         const size_t count = 1 + draw(LONGEST);
@@ -243,144 +241,6 @@ static void merging_follows_its_definition(void **state)
     merge_work_free(&work);
 }
 
-/* ---- long inputs ---- */
-
-struct long_input {
-    const char *unit;
-    size_t times;
-    const char *end; /* after the last unit */
-};
-
-static const struct long_input long_inputs[] = {
-    {"Z", 131072, ""},
-    {" ", 131072, ""},
-    {"\n", 100000, ""},
-    {".", 100000, ""},
-    {"\u4e2d", 100000, ""},
-    {"us", 200000, ""},
-    {"1", 131072, ""},
-    {" \n", 65536, ""},
-    {"<|im_", 40000, ""},
-    {"'", 131072, ""},
-    {"\t ", 65536, ""},
-    {"<", 131072, ""},
-    {"e\u0301", 65536, ""},
-    {"\u0301\u0323", 65536, ""},
-    {"\u0f73", 65536, ""},
-    {"\u3000", 65536, ""},
-    {"aZ1. \n", 40000, ""},
-    {"\U0001f469\u200d", 30000, ""},
-    {"A", 131072, ""},
-    {" ", 131072, "\U0001f600"},
-    {" ", 131072, "a"},
-    {"A", 131072, "\u0905"},
-    {"\u0905", 65536, "A"},
-    {"A", 131072, "1a"},
-    {"\u00b2", 65536, ""},
-    {"\u200b", 65536, "a"},
-    {"a\u00e9", 65536, ""},
-    {"$", 131072, "a"},
-    {"\u3042\u4e2d", 30000, "a"},
-    {"aB", 65536, ""},
-    {"\u0905A", 40000, "1"},
-    {" 1", 65536, ""},
-};
-
-/* Names of models of every kind of tokenizer; which are there depends on the golden folder. */
-static const char *const models[] = {
-    "models/llama-eps-f16.gguf", "models/llama-mix32.gguf",      "models/llama-tied-q6_k.gguf",
-    "models/qwen3-bf16.gguf",    "models/llama-q4_0.gguf",       "models/gemma3-mix32.gguf",
-    "tokenizers/gpt-2.gguf",     "tokenizers/qwen3.gguf",        "tokenizers/gemma3.gguf",
-    "tokenizers/llama3_1.gguf",  "tokenizers/llama-spm.gguf",    "models/olmoe-f32.gguf",
-    "tokenizers/starcoder.gguf", "tokenizers/falcon.gguf",       "tokenizers/deepseek_v3.gguf",
-    "tokenizers/gptoss.gguf",    "tokenizers/deepseek-llm.gguf", "tokenizers/deepseek-coder.gguf",
-    "../data/vocab/mpt.gguf",    "../data/vocab/phi-3.gguf",
-};
-
-static double thread_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static char *repeat(const struct long_input *input, size_t *length)
-{
-    const size_t unit = strlen(input->unit);
-    *length = unit * input->times + strlen(input->end);
-    char *text = malloc(*length + 1);
-    for (size_t i = 0; i < input->times; i++)
-        memcpy(text + i * unit, input->unit, unit);
-    memcpy(text + unit * input->times, input->end, strlen(input->end) + 1);
-    return text;
-}
-
-struct long_run {
-    const struct tern_tokenizer *tokenizer;
-    const char *failed; /* what went wrong, or NULL */
-    double slowest;
-};
-
-/* In a thread of its own, so that a deep stack shows. */
-static void *run_long_inputs(void *argument)
-{
-    struct long_run *run = argument;
-    for (size_t i = 0; i < sizeof long_inputs / sizeof long_inputs[0]; i++) {
-        size_t length;
-        char *text = repeat(&long_inputs[i], &length);
-        const struct tern_text piece = {.bytes = text, .length = length};
-        struct tern_ids ids;
-        const double start = thread_seconds();
-        if (tern_tokenize(run->tokenizer, &piece, 1, false, &ids, &error) != TERN_OK)
-            run->failed = "an error";
-        const double took = thread_seconds() - start;
-        run->slowest = took > run->slowest ? took : run->slowest;
-        char *decoded = NULL;
-        size_t decoded_length = 0;
-        struct tern_decoder decoder = {0};
-        if (tern_decode(run->tokenizer, &decoder, ids.id, ids.count, false, true, &decoded,
-                        &decoded_length, &error) != TERN_OK)
-            run->failed = "an error in decoding";
-        /* Normalizing changes the texts with marks. */
-        else if (memchr(text, 0xcc, length) == NULL && memchr(text, 0xe0, length) == NULL &&
-                 (decoded_length != length || memcmp(decoded, text, length) != 0))
-            run->failed = "another text after decoding";
-        free(decoded);
-        free(text);
-        tern_ids_free(&ids);
-    }
-    return NULL;
-}
-
-static void long_inputs_are_quick_and_flat(void **state)
-{
-    (void)state;
-    size_t run_count = 0;
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct test_catalog catalog;
-        if (!test_catalog_open(test_golden("%s", models[i]), &catalog))
-            continue;
-        struct tern_tokenizer *tokenizer;
-        assert_int_equal(tern_tokenizer_new(catalog.catalog, &tokenizer, &error), TERN_OK);
-        struct long_run run = {.tokenizer = tokenizer};
-        pthread_attr_t attributes;
-        pthread_t thread;
-        assert_int_equal(pthread_attr_init(&attributes), 0);
-        assert_int_equal(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
-        assert_int_equal(pthread_create(&thread, &attributes, run_long_inputs, &run), 0);
-        assert_int_equal(pthread_join(thread, NULL), 0);
-        pthread_attr_destroy(&attributes);
-        if (run.failed != NULL)
-            fail_msg("%s: %s", models[i], run.failed);
-        if (run.slowest > 1.0)
-            fail_msg("%s: %.2f s for one input", models[i], run.slowest);
-        tern_tokenizer_free(tokenizer);
-        test_catalog_close(&catalog);
-        run_count++;
-    }
-    assert_true(run_count > 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,7 +250,6 @@ int main(void)
         cmocka_unit_test(nfc_leaves_stable_texts_alone),
         cmocka_unit_test(nfc_is_that_of_unicode_9),
         cmocka_unit_test(merging_follows_its_definition),
-        cmocka_unit_test(long_inputs_are_quick_and_flat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

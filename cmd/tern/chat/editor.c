@@ -1,0 +1,240 @@
+/*
+ * Lines edited on a terminal with libedit. Characters are read here and not by libedit, so that a
+ * signal ends the reading at once and the terminal gets its modes back whatever ends the line.
+ */
+#include "cmd/tern/chat/history.h"
+#include "cmd/tern/chat/input.h"
+#include "cmd/tern/client.h"
+#include "proto/utf8.h"
+
+#include <errno.h>
+#include <histedit.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+
+enum { PASTE_MAX = 1 << 20 /* characters */ };
+
+struct editor {
+    EditLine *el;
+    struct chat_history *history;
+    const char *prompt;
+    char typed[4096]; /* read and not yet used: typed[begin .. end) */
+    size_t begin, end;
+    bool interrupted, hung_up;
+};
+
+static volatile sig_atomic_t resized, stop_asked;
+
+static void note_signal(int signal)
+{
+    if (signal == SIGWINCH)
+        resized = 1;
+    else
+        stop_asked = 1;
+}
+
+/* With brackets around what is pasted, its newlines do not end the line. */
+static void bracket_pastes(bool on)
+{
+    fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
+}
+
+/* Ctrl-Z: the shell must find the terminal as it was. */
+static void stop_here(struct editor *editor)
+{
+    stop_asked = 0;
+    bracket_pastes(false);
+    el_set(editor->el, EL_PREP_TERM, 0);
+    raise(SIGSTOP);
+    el_set(editor->el, EL_PREP_TERM, 1);
+    bracket_pastes(true);
+    el_set(editor->el, EL_REFRESH);
+}
+
+/* True when there is something to read; false after a signal that ends the line. */
+static bool wait_for_key(struct editor *editor)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t all, old;
+    int ready = -1;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    while (ready < 0 && !client_interrupted()) {
+        if (stop_asked)
+            stop_here(editor);
+        if (resized) {
+            resized = 0;
+            el_resize(editor->el);
+            el_set(editor->el, EL_REFRESH);
+        }
+        ready = ppoll(&input, 1, NULL, &old);
+        if (ready < 0 && errno != EINTR)
+            break;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return ready > 0 && !client_interrupted();
+}
+
+/* More typed bytes; false at the end of input or after a signal. */
+static bool read_typed(struct editor *editor)
+{
+    if (editor->begin > 0)
+        memmove(editor->typed, editor->typed + editor->begin, editor->end - editor->begin);
+    editor->end -= editor->begin;
+    editor->begin = 0;
+    if (!wait_for_key(editor)) {
+        editor->interrupted = client_interrupted();
+        return false;
+    }
+    const ssize_t got =
+        read(STDIN_FILENO, editor->typed + editor->end, sizeof editor->typed - editor->end);
+    editor->hung_up = got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN);
+    editor->end += got > 0 ? (size_t)got : 0;
+    return !editor->hung_up;
+}
+
+static wchar_t code_point(const char *text, int bytes)
+{
+    static const unsigned char first[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+    wchar_t code = (unsigned char)text[0] & first[bytes];
+    for (int i = 1; i < bytes; i++)
+        code = code << 6 | ((unsigned char)text[i] & 0x3F);
+    return code;
+}
+
+/* libedit asks for a character here: 1, or -1 at the end of the line's reading. */
+static int next_character(EditLine *el, wchar_t *character)
+{
+    struct editor *editor;
+    el_get(el, EL_CLIENTDATA, &editor);
+    for (;;) {
+        const char *text = editor->typed + editor->begin;
+        const size_t length = editor->end - editor->begin;
+        const int bytes = length > 0 ? tern_utf8_character(text, length) : -1;
+        if (bytes >= 0) {
+            *character = bytes > 0 ? code_point(text, bytes) : 0xFFFD;
+            editor->begin += bytes > 0 ? (size_t)bytes : 1;
+            return 1;
+        }
+        if (!read_typed(editor))
+            return -1;
+    }
+}
+
+static char *prompt(EditLine *el)
+{
+    struct editor *editor;
+    el_get(el, EL_CLIENTDATA, &editor);
+    return (char *)(uintptr_t)editor->prompt;
+}
+
+/* What stands between ESC [ 200 ~ and ESC [ 201 ~ goes into the line as it is, newlines too; other
+ * control characters are left out. */
+static unsigned char paste(EditLine *el, int key)
+{
+    static const wchar_t end[] = L"\033[201~";
+    const size_t tail = sizeof end / sizeof end[0] - 1;
+    wchar_t *text = malloc((PASTE_MAX + tail + 1) * sizeof *text), c;
+    size_t length = 0, kept = 0;
+    (void)key;
+    if (text == NULL)
+        return CC_ERROR;
+    while (el_wgetc(el, &c) == 1) {
+        text[length++] = c;
+        if (length >= tail && wmemcmp(text + length - tail, end, tail) == 0) {
+            length -= tail;
+            break;
+        }
+        if (length == PASTE_MAX + tail) /* the rest is lost, but its end is still found */
+            wmemmove(text + PASTE_MAX, text + PASTE_MAX + 1, --length - PASTE_MAX);
+    }
+    for (size_t i = 0; i < length && i < PASTE_MAX; i++) {
+        const wchar_t shown = text[i] == L'\r' ? L'\n' : text[i];
+        if (shown == L'\n' || shown == L'\t' || (shown >= 0x20 && (shown < 0x7F || shown > 0x9F)))
+            text[kept++] = shown;
+    }
+    text[kept] = L'\0';
+    const bool inserted = kept == 0 || el_winsertstr(el, text) == 0;
+    free(text);
+    return inserted && length <= PASTE_MAX ? CC_REFRESH : CC_REFRESH_BEEP;
+}
+
+struct editor *editor_open(void)
+{
+    struct editor *editor = calloc(1, sizeof *editor);
+    if (editor == NULL)
+        return NULL;
+    editor->prompt = "> ";
+    editor->el = el_init("tern", stdin, stdout, stderr);
+    if (editor->el == NULL) {
+        free(editor);
+        return NULL;
+    }
+    el_set(editor->el, EL_CLIENTDATA, editor);
+    el_set(editor->el, EL_SIGNAL, 0);
+    el_set(editor->el, EL_PROMPT, prompt);
+    el_set(editor->el, EL_EDITOR, "emacs");
+    el_set(editor->el, EL_GETCFN, next_character);
+    el_wset(editor->el, EL_ADDFN, L"tern-paste", L"Insert pasted text", paste); /* el_set leaks */
+    el_source(editor->el, NULL);
+    el_set(editor->el, EL_BIND, "\033[200~", "tern-paste", NULL);
+    el_set(editor->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    editor->history = chat_history_open(editor->el);
+    return editor;
+}
+
+void editor_close(struct editor *editor)
+{
+    chat_history_close(editor->history);
+    el_end(editor->el);
+    free(editor);
+}
+
+void editor_remember(struct editor *editor, const char *text)
+{
+    chat_history_add(editor->history, text);
+}
+
+/* The line was ended by a signal or by the terminal itself. */
+static enum input_event end_of_reading(struct editor *editor, bool *cleared)
+{
+    const LineInfoW *rest = el_wline(editor->el);
+    *cleared = rest->lastchar > rest->buffer;
+    putchar('\n');
+    fflush(stdout);
+    if (!editor->interrupted)
+        return INPUT_END;
+    editor->begin = editor->end = 0;
+    if (!client_forget_interrupt())
+        *cleared = false; /* the signal was another than Ctrl-C: there is no next line */
+    return INPUT_INTERRUPTED;
+}
+
+enum input_event editor_line(struct editor *editor, const char *text, struct line *line,
+                             bool *cleared)
+{
+    struct sigaction noted = {.sa_handler = note_signal}, old_resize, old_stop;
+    int length = 0;
+    editor->prompt = text;
+    editor->interrupted = editor->hung_up = false;
+    sigaction(SIGWINCH, &noted, &old_resize);
+    sigaction(SIGTSTP, &noted, &old_stop);
+    el_set(editor->el, EL_PREP_TERM, 1); /* before the prompt, which invites Ctrl-D */
+    el_resize(editor->el);               /* it may have changed during the answer */
+    bracket_pastes(true);
+    line->text = el_gets(editor->el, &length);
+    bracket_pastes(false);
+    sigaction(SIGWINCH, &old_resize, NULL);
+    sigaction(SIGTSTP, &old_stop, NULL);
+    if (line->text == NULL || length <= 0 || editor->interrupted || editor->hung_up)
+        return end_of_reading(editor, cleared);
+    line->length = (size_t)length - (line->text[length - 1] == '\n');
+    ((char *)(uintptr_t)line->text)[line->length] = '\0';
+    return INPUT_TEXT;
+}

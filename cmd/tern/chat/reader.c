@@ -1,0 +1,121 @@
+/* Lines of a pipe or file. */
+#include "cmd/tern/chat/input.h"
+#include "cmd/tern/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct reader {
+    char *bytes;
+    size_t room, begin, end; /* unread: bytes[begin .. end) */
+    bool ended;
+};
+
+void reader_close(struct reader *reader)
+{
+    if (reader != NULL)
+        free(reader->bytes);
+    free(reader);
+}
+
+/* Waits for input, a signal, or the end of whoever reads standard output. */
+static enum input_event wait_for_input(void)
+{
+    struct pollfd ends[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = STDOUT_FILENO}};
+    enum input_event event = INPUT_TEXT;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    while (!client_interrupted() && ppoll(ends, 2, NULL, &old) < 0 && errno == EINTR)
+        ;
+    if (client_interrupted())
+        event = INPUT_INTERRUPTED;
+    else if ((ends[1].revents & POLLERR) != 0)
+        event = INPUT_CLOSED;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return event;
+}
+
+/* Room for more bytes behind bytes[end). */
+static bool make_room(struct reader *reader)
+{
+    if (reader->begin > 0) {
+        memmove(reader->bytes, reader->bytes + reader->begin, reader->end - reader->begin);
+        reader->end -= reader->begin;
+        reader->begin = 0;
+    }
+    if (reader->end + 1 < reader->room)
+        return true;
+    const size_t room = reader->room > 0 ? 2 * reader->room : 65536;
+    char *larger = realloc(reader->bytes, room);
+    if (larger == NULL)
+        return false;
+    reader->bytes = larger;
+    reader->room = room;
+    return true;
+}
+
+struct reader *reader_open(void)
+{
+    struct reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL || make_room(reader))
+        return reader;
+    free(reader);
+    return NULL;
+}
+
+static enum input_event read_more(struct reader *reader, struct tern_error *error)
+{
+    if (reader->end - reader->begin > INPUT_TURN_MAX) {
+        tern_fail(error, TERN_USAGE, "a line of the input is longer than %d MiB",
+                  INPUT_TURN_MAX >> 20);
+        return INPUT_FAILED;
+    }
+    if (!make_room(reader)) {
+        tern_fail(error, TERN_NO_MEMORY, "out of memory for a line of the input");
+        return INPUT_FAILED;
+    }
+    const enum input_event event = wait_for_input();
+    if (event != INPUT_TEXT)
+        return event;
+    const ssize_t got =
+        read(STDIN_FILENO, reader->bytes + reader->end, reader->room - reader->end - 1);
+    if (got < 0 && errno != EINTR && errno != EAGAIN) {
+        tern_fail(error, TERN_USAGE, "cannot read standard input: %s", strerror(errno));
+        return INPUT_FAILED;
+    }
+    reader->ended = got == 0;
+    reader->end += got > 0 ? (size_t)got : 0;
+    return INPUT_TEXT;
+}
+
+enum input_event reader_line(struct reader *reader, struct line *line, struct tern_error *error)
+{
+    size_t searched = 0;
+    for (;;) {
+        const size_t length = reader->end - reader->begin;
+        char *start = reader->bytes + reader->begin;
+        char *newline =
+            length > searched ? memchr(start + searched, '\n', length - searched) : NULL;
+        if (newline == NULL && reader->ended && length == 0)
+            return INPUT_END;
+        if (newline == NULL && reader->ended)
+            newline = start + length; /* the last line needs no newline; there is room for a NUL */
+        if (newline != NULL) {
+            *newline = '\0';
+            *line = (struct line){.text = start, .length = (size_t)(newline - start)};
+            reader->begin += line->length + 1;
+            if (reader->begin > reader->end)
+                reader->begin = reader->end;
+            return INPUT_TEXT;
+        }
+        searched = length;
+        const enum input_event event = read_more(reader, error);
+        if (event != INPUT_TEXT)
+            return event;
+    }
+}

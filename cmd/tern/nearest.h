@@ -1,0 +1,12 @@
+/* Names that somebody may have meant. */
+#ifndef TERN_CMD_NEAREST_H
+#define TERN_CMD_NEAREST_H
+
+#include <stddef.h>
+
+/* Up to `most` of the names that are like `name`, best first: few letters changed, swapped, added
+ * or left out (case does not count), or one the beginning of the other. Returns how many. */
+size_t nearest_names(const char *name, const char *const *names, size_t count, const char **found,
+                     size_t most);
+
+#endif
