@@ -124,6 +124,24 @@ bool write_out(const void *bytes, size_t length)
     return false;
 }
 
+bool write_answer(struct screen *screen, const char *text, size_t length)
+{
+    static int terminal = -1;
+    if (terminal < 0)
+        terminal = isatty(STDOUT_FILENO);
+    if (!terminal)
+        return write_out(text, length);
+    while (length > 0) {
+        char clean[SCREEN_ROOM(1024)];
+        const size_t piece = length < 1024 ? length : 1024;
+        if (!write_out(clean, screen_clean(screen, text, piece, clean)))
+            return false;
+        text += piece;
+        length -= piece;
+    }
+    return true;
+}
+
 bool end_answer(void)
 {
     const bool written = write_out("\n", 1);

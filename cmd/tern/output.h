@@ -2,6 +2,7 @@
 #ifndef TERN_CMD_OUTPUT_H
 #define TERN_CMD_OUTPUT_H
 
+#include "cmd/tern/screen.h"
 #include "proto/message.h"
 #include <jansson.h>
 
@@ -25,6 +26,10 @@ bool write_out(const void *bytes, size_t length);
 
 /* Prints ids as one JSON list and a newline; false when nobody reads any more. */
 bool print_ids(const uint32_t *ids, size_t count);
+
+/* Writes a piece of an answer to standard output: cleaned when it is a terminal, else as it is.
+ * False when nobody reads any more. */
+bool write_answer(struct screen *screen, const char *text, size_t length);
 
 /* Ends the line of an answer; progress may be drawn again. False when nobody reads any more. */
 bool end_answer(void);

@@ -1,10 +1,8 @@
 #include "cmd/tern/screen.h"
 
-#include "cmd/tern/output.h"
 #include "proto/utf8.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static const char unknown[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
@@ -60,22 +58,4 @@ size_t screen_clean(struct screen *screen, const char *text, size_t length, char
         i += bytes > 0 ? (size_t)bytes : 1;
     }
     return (size_t)(end - out);
-}
-
-bool write_answer(struct screen *screen, const char *text, size_t length)
-{
-    static int terminal = -1;
-    if (terminal < 0)
-        terminal = isatty(STDOUT_FILENO);
-    if (!terminal)
-        return write_out(text, length);
-    while (length > 0) {
-        char clean[SCREEN_ROOM(1024)];
-        const size_t piece = length < 1024 ? length : 1024;
-        if (!write_out(clean, screen_clean(screen, text, piece, clean)))
-            return false;
-        text += piece;
-        length -= piece;
-    }
-    return true;
 }

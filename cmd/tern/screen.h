@@ -2,7 +2,6 @@
 #ifndef TERN_CMD_SCREEN_H
 #define TERN_CMD_SCREEN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Bytes that screen_clean may write for `length` bytes. */
@@ -19,9 +18,5 @@ struct screen {
  * A character that is cut off by the end of the piece waits for the next. Returns the bytes written
  * to out[SCREEN_ROOM(length)]. */
 size_t screen_clean(struct screen *screen, const char *text, size_t length, char *out);
-
-/* Writes a piece of an answer to standard output: cleaned when it is a terminal, else as it is.
- * False when nobody reads any more. */
-bool write_answer(struct screen *screen, const char *text, size_t length);
 
 #endif

@@ -164,9 +164,9 @@ int verb_chat(const struct verb *verb, int argc, char **argv)
     struct chat chat = {0};
     const struct option options[] = {
         {"system", OPTION_TEXT, &chat.system, "TEXT", "system message", 0, 0, NULL},
-        SAMPLING_OPTIONS(chat.sampling),
         {"stats", OPTION_FLAG, &chat.stats, NULL, "tokens, seconds and seed on stderr", 0, 0, NULL},
         {"json", OPTION_FLAG, &chat.json, NULL, "print a JSON object for each turn", 0, 0, NULL},
+        SAMPLING_OPTIONS(chat.sampling),
         MODEL_OPTIONS(chat.model),
         {0},
     };

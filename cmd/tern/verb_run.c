@@ -109,21 +109,21 @@ static enum tern_status pack_settings(struct tern_pack *pack, const struct run *
 static void print_stats(const struct tern_message *done)
 {
     const uint64_t prompt = tern_message_u64(done, TERN_F_PROMPT_TOKENS, 0);
-    const uint64_t reused = tern_message_u64(done, TERN_F_REUSED, 0);
     const uint64_t count = tern_message_u64(done, TERN_F_COUNT, 0);
+    const uint64_t reused = tern_message_u64(done, TERN_F_REUSED, 0);
+    const double computed = reused < prompt ? (double)(prompt - reused) : 0;
     const double prompt_s = (double)tern_message_u64(done, TERN_F_PROMPT_NS, 0) * 1e-9;
     const double decode_s = (double)tern_message_u64(done, TERN_F_DECODE_NS, 0) * 1e-9;
     const double steps = count > 1 ? (double)(count - 1) : 0; /* the prompt gives the first */
     size_t length;
     const char *reason = tern_message_text(done, TERN_F_REASON, &length);
     fprintf(stderr,
-            "prompt: %" PRIu64 " tokens (%" PRIu64 " reused), %.3f s, %.1f tokens/s\n"
+            "prompt: %" PRIu64 " tokens, %.3f s, %.1f tokens/s\n"
             "answer: %" PRIu64 " tokens, %.3f s, %.1f tokens/s (%.*s)\ncontext: %" PRIu64
-            "\nseed: %" PRIu64 "\n",
-            prompt, reused, prompt_s, prompt_s > 0 ? (double)(prompt - reused) / prompt_s : 0.0,
-            count, decode_s, decode_s > 0 ? steps / decode_s : 0.0, (int)length,
-            reason != NULL ? reason : "", tern_message_u64(done, TERN_F_CTX, 0),
-            tern_message_u64(done, TERN_F_SEED, 0));
+            "\nseed: %" PRIu64 "\nreused: %" PRIu64 " tokens of the prompt\n",
+            prompt, prompt_s, prompt_s > 0 ? computed / prompt_s : 0.0, count, decode_s,
+            decode_s > 0 ? steps / decode_s : 0.0, (int)length, reason != NULL ? reason : "",
+            tern_message_u64(done, TERN_F_CTX, 0), tern_message_u64(done, TERN_F_SEED, 0), reused);
 }
 
 static bool take_answer(void *context, const struct tern_message *reply)

@@ -4,15 +4,9 @@
  * pages and is computed again later, so that the oldest always comes to its end.
  */
 #include "coordinator/schedule/compose.h"
+#include "coordinator/schedule/pace.h"
+#include "coordinator/schedule/prefix.h"
 #include "proto/plan.h"
-
-enum {
-    STEP_NS = 250 * 1000 * 1000, /* how long a step should take at most */
-    FIRST_ROWS = 32,             /* of a lane that was never measured */
-    LEAST_ROWS = 8, /* below this a step's time is that of reading the weights, whatever its rows */
-    GROWTH = 4,     /* a step has at most this many times the rows that were measured */
-    MEASURED_ROWS = 8, /* steps with fewer say nothing about the time of a prompt's row */
-};
 
 bool tern_session_runnable(const struct tern_session *session)
 {
@@ -26,38 +20,17 @@ uint32_t tern_session_outputs(const struct tern_session *session)
     return session->rows == tern_session_pending(session) && session->count < session->limit;
 }
 
-/* ---- time ---- */
-
-void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns)
-{
-    if (rows < MEASURED_ROWS || ns == 0)
-        return;
-    const uint64_t row_ns = ns / rows + 1;
-    lane->row_ns = lane->row_ns == 0 ? row_ns : (lane->row_ns * 3 + row_ns) / 4;
-    lane->measured_rows = rows;
-}
-
-static uint32_t rows_in_time(const struct tern_lane *lane)
-{
-    uint64_t rows = FIRST_ROWS;
-    if (lane->row_ns != 0) {
-        rows = STEP_NS / lane->row_ns;
-        if (rows > (uint64_t)lane->measured_rows * GROWTH)
-            rows = (uint64_t)lane->measured_rows * GROWTH;
-        if (rows < LEAST_ROWS)
-            rows = LEAST_ROWS;
-    }
-    return rows < lane->plan->max_rows ? (uint32_t)rows : lane->plan->max_rows;
-}
-
 /* ---- pages ---- */
 
-/* Takes back everything the session has in the cache. */
-static void evict(struct tern_composer *composer, struct tern_session *session)
+/* Takes back everything the session has in the cache; `keep`: others may find it, until its pages
+ * are needed. */
+static void evict(struct tern_composer *composer, struct tern_session *session, bool keep)
 {
     if (session->sequence >= 0) {
         const uint32_t *table =
             tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
+        if (keep)
+            tern_prefix_keep(session->lane, session, table);
         for (uint32_t i = 0; i < session->pages; i++)
             tern_pages_give(session->lane->pages, table[i]);
         composer->sequence[session->sequence] = false;
@@ -70,7 +43,7 @@ void tern_session_end(struct tern_composer *composer, struct tern_session *sessi
                       const char *reason)
 {
     struct tern_session **link = &session->lane->sessions;
-    evict(composer, session);
+    evict(composer, session, reason != NULL);
     while (*link != session)
         link = &(*link)->next;
     *link = session->next;
@@ -93,28 +66,67 @@ static bool take_sequence(struct tern_composer *composer, struct tern_session *s
     return false;
 }
 
+bool tern_compose_evict_resting(struct tern_composer *composer, struct tern_lane *lane)
+{
+    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        if (s->sequence >= 0 && !tern_session_runnable(s)) {
+            evict(composer, s, true);
+            return true;
+        }
+    return false;
+}
+
+/* A page table for the session, and in it what others have computed of its ids. False: all tables
+ * are taken, or (limited) the pages for all it knows are not free beside `promised` ones. */
+static bool let_in(struct tern_composer *composer, struct tern_session *session, bool limited,
+                   uint64_t *promised)
+{
+    struct tern_lane *lane = session->lane;
+    const struct tern_prefix_match match = tern_prefix_find(lane, session);
+    const uint64_t need = tern_pages_for(session->count + 1ull) - tern_pages_for(match.positions);
+    while (limited && *promised + need > tern_pages_available(lane->pages))
+        if (!tern_prefix_drop(lane, match.kept))
+            return false;
+    if (!take_sequence(composer, session))
+        return false;
+    tern_prefix_take(lane, composer->supervisor, &match, session);
+    *promised += need;
+    return true;
+}
+
 /* Lets waiting sessions in, oldest first, as long as the pages for all they know are free: one that
- * lost its pages does not come back to lose them again. */
-static void admit(struct tern_composer *composer, struct tern_lane *lane)
+ * lost its pages does not come back to lose them again. False: somebody must wait. */
+static bool admit_some(struct tern_composer *composer, struct tern_lane *lane)
 {
     uint64_t promised = 0;
     bool others = false;
     for (struct tern_session *s = lane->sessions; s != NULL; s = s->next) {
-        const uint32_t need = tern_pages_for(s->count + 1ull);
         if (s->sequence >= 0) {
+            const uint32_t need = tern_pages_for(s->count + 1ull);
             promised += need > s->pages ? need - s->pages : 0;
-            others = true;
+        } else if (!tern_session_runnable(s)) {
             continue;
+        } else if (!let_in(composer, s, others, &promised)) {
+            return false;
         }
-        if (!tern_session_runnable(s))
-            continue;
-        if (others && promised + need > tern_pages_available(lane->pages))
-            return;
-        if (!take_sequence(composer, s))
-            return;
-        promised += need;
         others = true;
     }
+    return true;
+}
+
+static void admit(struct tern_composer *composer, struct tern_lane *lane)
+{
+    while (!admit_some(composer, lane) && tern_compose_evict_resting(composer, lane))
+        ;
+}
+
+/* A page, of a kept prefix if no other is free. */
+static bool take_page(struct tern_lane *lane, uint32_t *page)
+{
+    while (!tern_pages_take(lane->pages, page))
+        if (!tern_prefix_drop(lane, NULL))
+            return false;
+    return true;
 }
 
 /* Pages for the first `positions` positions; false when the pool is empty. */
@@ -123,7 +135,7 @@ static bool cover(struct tern_composer *composer, struct tern_session *session, 
     uint32_t *table = tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
     const uint32_t need = tern_pages_for(positions);
     while (session->pages < need) {
-        if (!tern_pages_take(session->lane->pages, &table[session->pages]))
+        if (!take_page(session->lane, &table[session->pages]))
             return false;
         session->pages++;
     }
@@ -148,18 +160,20 @@ static bool alone_with_pages(const struct tern_lane *lane, const struct tern_ses
     return true;
 }
 
-/* Pages for the session's rows, taken from younger sessions if need be. False: it lost its rows,
- * evicted or ended. */
+/* Pages for the session's rows, taken from resting and then from younger sessions if need be.
+ * False: it lost its rows, evicted or ended. */
 static bool cover_rows(struct tern_composer *composer, struct tern_session *session)
 {
     struct tern_lane *lane = session->lane;
     while (!cover(composer, session, session->computed + session->rows)) {
+        if (tern_compose_evict_resting(composer, lane))
+            continue;
         struct tern_session *victim = youngest(session);
         if (victim == session && alone_with_pages(lane, session)) {
             tern_session_end(composer, session, "length"); /* the cache holds no more of it */
             return false;
         }
-        evict(composer, victim);
+        evict(composer, victim, false);
         if (victim == session)
             return false;
     }
@@ -226,14 +240,32 @@ static uint32_t list_runnable(struct tern_lane *lane, struct tern_session **list
     return count;
 }
 
+/* Rows of a step that lasts as long as it should, when the first `served` of the list have one row
+ * each. Counts all further rows as those of the longest prompt: the estimate errs to the safe side.
+ */
+static uint32_t rows_in_time(const struct tern_lane *lane, struct tern_session **list,
+                             uint32_t served)
+{
+    uint32_t farthest = 0;
+    bool shared = false;
+    for (uint32_t i = 0; i < served; i++) {
+        if (list[i]->computed + 1 >= list[i]->prompt && !list[i]->every_row)
+            shared = true; /* somebody waits for a token */
+        else if (list[i]->computed > farthest)
+            farthest = list[i]->computed;
+    }
+    return tern_pace_rows(&lane->pace, farthest, shared, lane->plan->max_rows);
+}
+
 static void give_rows(struct tern_lane *lane)
 {
     struct tern_session *list[TERN_MAX_SEQUENCES];
-    const uint32_t in_time = rows_in_time(lane);
     struct room room = {.rows = lane->plan->max_rows, .outputs = lane->plan->max_outputs};
     const uint32_t count = list_runnable(lane, list);
     const uint32_t served = give_first_rows(list, count, &room);
-    room.rows = in_time > served ? in_time - served : 0;
+    const uint32_t in_time = rows_in_time(lane, list, served);
+    const uint32_t more = in_time > served ? in_time - served : 0;
+    room.rows = more < room.rows ? more : room.rows;
     share_rows(list, served, &room);
     lane->turn = count == 0 ? 0 : (lane->turn + (served < count ? served : 1)) % count;
 }
@@ -253,18 +285,6 @@ static uint32_t cover_all(struct tern_composer *composer, struct tern_lane *lane
     return rows;
 }
 
-/* A session that rests (its owner takes nothing) must not keep others out; it is computed again
- * when it goes on. False: none holds anything. */
-static bool evict_resting(struct tern_composer *composer, struct tern_lane *lane)
-{
-    for (struct tern_session *s = lane->sessions; s != NULL; s = s->next)
-        if (s->sequence >= 0 && !tern_session_runnable(s)) {
-            evict(composer, s);
-            return true;
-        }
-    return false;
-}
-
 /* Whoever lost its rows left pages or a page table to others, so it is tried again for them. That
  * ends: a session is let in again only when there are pages for all it needs. */
 uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
@@ -275,7 +295,7 @@ uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
         admit(composer, lane);
         give_rows(lane);
         rows = cover_all(composer, lane, &lost);
-    } while (rows == 0 && (lost || evict_resting(composer, lane)));
+    } while (rows == 0 && lost);
     return rows;
 }
 
@@ -283,8 +303,9 @@ uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session 
                             uint32_t rows)
 {
     struct tern_lane *lane = session->lane;
+    uint64_t promised = 0;
     bool lost;
-    if (session->sequence < 0 && !take_sequence(composer, session))
+    if (session->sequence < 0 && !let_in(composer, session, false, &promised))
         return 0;
     session->rows = rows < wanted(session) ? rows : wanted(session);
     return cover_all(composer, lane, &lost);

@@ -25,6 +25,11 @@ uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane);
 uint32_t tern_compose_alone(struct tern_composer *composer, struct tern_session *session,
                             uint32_t rows);
 
+/* A session that rests (its owner takes nothing) must not keep others out: one of the lane's loses
+ * its page table, and its pages as far as they are needed; it is computed again when it goes on.
+ * False: none holds anything. */
+bool tern_compose_evict_resting(struct tern_composer *composer, struct tern_lane *lane);
+
 /* Takes pages for up to `positions` positions after the session's rows, as far as there are free
  * ones; returns for how many there are pages. */
 uint32_t tern_compose_ahead(struct tern_composer *composer, struct tern_session *session,
@@ -40,8 +45,5 @@ void tern_compose_step(const struct tern_lane *lane, struct tern_step *step);
  * must have been filled before; reason NULL then. */
 void tern_session_end(struct tern_composer *composer, struct tern_session *session,
                       const char *reason);
-
-/* The step of `rows` rows took the worker `ns`, 0: not known. */
-void tern_lane_measure(struct tern_lane *lane, uint32_t rows, uint64_t ns);
 
 #endif

@@ -17,10 +17,14 @@ struct tern_pages;
 struct tern_pages *tern_pages_new(uint32_t count); /* NULL: out of memory */
 void tern_pages_free(struct tern_pages *pages);
 
-/* A free page's number in *page; false when none is left. */
+/* A free page's number in *page, with one holder; false when none is left. */
 bool tern_pages_take(struct tern_pages *pages, uint32_t *page);
-/* `page` was taken from this pool and not given back since. */
+/* One holder more of a page that has some. Nobody writes a page of several holders. */
+void tern_pages_share(struct tern_pages *pages, uint32_t page);
+/* One holder less: the last one's page is free. */
 void tern_pages_give(struct tern_pages *pages, uint32_t page);
+/* Has the page just one holder? */
+bool tern_pages_alone(const struct tern_pages *pages, uint32_t page);
 
 uint32_t tern_pages_available(const struct tern_pages *pages);
 uint32_t tern_pages_count(const struct tern_pages *pages);

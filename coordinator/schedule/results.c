@@ -129,6 +129,17 @@ static uint32_t first_fault(const struct tern_step_result *result, uint32_t row,
     return 0;
 }
 
+static void measure(struct tern_lane *lane, uint64_t spent)
+{
+    uint32_t rows = 0;
+    uint64_t attended = 0;
+    for (const struct tern_session *i = lane->sessions; i != NULL; i = i->next) {
+        rows += i->rows;
+        attended += i->rows * (i->computed + (i->rows + 1) / 2ull);
+    }
+    tern_pace_measure(&lane->pace, rows, attended, spent);
+}
+
 static void count(struct tern_scheduler *s, struct tern_lane *lane, struct tern_count rows,
                   uint64_t spent, uint64_t now)
 {
@@ -143,7 +154,7 @@ static void take_results(struct tern_scheduler *s, const struct tern_step_result
     const uint64_t spent = between(result->began_ns, result->ended_ns);
     struct tern_count counted = {0};
     uint32_t row = 0, output = 0;
-    tern_lane_measure(lane, s->flight.rows, spent);
+    measure(lane, spent);
     for (struct tern_session *i = lane->sessions, *next; i != NULL; i = next) {
         next = i->next;
         if (i->rows == 0)

@@ -4,6 +4,7 @@
  */
 #include "coordinator/schedule/schedule.h"
 #include "coordinator/schedule/internal.h"
+#include "coordinator/schedule/prefix.h"
 #include "proto/plan.h"
 
 #include <stdlib.h>
@@ -74,6 +75,7 @@ void tern_scheduler_add_lane(struct tern_scheduler *scheduler, struct tern_lane 
 void tern_scheduler_remove_lane(struct tern_scheduler *scheduler, struct tern_lane *lane)
 {
     unlink_lane(scheduler, lane);
+    tern_prefix_drop_all(lane);
 }
 
 /* ---- issuing ---- */
@@ -95,6 +97,28 @@ static struct tern_session *find_suspect(struct tern_scheduler *s)
     return NULL;
 }
 
+/* The first lane, in turn, that has rows now. */
+static struct tern_lane *compose_turn(struct tern_scheduler *s, uint32_t *rows)
+{
+    for (struct tern_lane *lane = s->lanes; lane != NULL; lane = lane->next) {
+        if (!lane_runnable(lane) || (*rows = tern_compose(&s->composer, lane)) == 0)
+            continue;
+        unlink_lane(s, lane);
+        append_lane(s, lane);
+        return lane;
+    }
+    return NULL;
+}
+
+/* Page tables are for all lanes: those that rest in one must not keep another's sessions out. */
+static bool evict_resting(struct tern_scheduler *s)
+{
+    bool found = false;
+    for (struct tern_lane *lane = s->lanes; lane != NULL && !found; lane = lane->next)
+        found = tern_compose_evict_resting(&s->composer, lane);
+    return found;
+}
+
 /* Gives rows to the sessions of the next step; its lane, or NULL: nothing can run. A suspect that
  * finds no pages waits like others: those that hold them must get on. */
 static struct tern_lane *compose_next(struct tern_scheduler *s, uint32_t *rows)
@@ -106,14 +130,10 @@ static struct tern_lane *compose_next(struct tern_scheduler *s, uint32_t *rows)
         if (*rows > 0)
             return lane;
     }
-    for (struct tern_lane *lane = s->lanes; lane != NULL; lane = lane->next) {
-        if (!lane_runnable(lane) || (*rows = tern_compose(&s->composer, lane)) == 0)
-            continue;
-        unlink_lane(s, lane);
-        append_lane(s, lane);
-        return lane;
-    }
-    return NULL;
+    struct tern_lane *lane;
+    while ((lane = compose_turn(s, rows)) == NULL && evict_resting(s))
+        ;
+    return lane;
 }
 
 /* May no step follow by itself? Somebody could run who is not in the step, or who is in it wants

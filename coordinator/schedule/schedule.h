@@ -15,6 +15,7 @@
 
 #include "coordinator/loop.h"
 #include "coordinator/schedule/figures.h"
+#include "coordinator/schedule/pace.h"
 #include "coordinator/schedule/pages.h"
 #include "coordinator/schedule/session.h"
 #include "coordinator/supervise.h"
@@ -38,9 +39,10 @@ struct tern_lane {
     /* The scheduler's own; all zero at first. */
     struct tern_lane *next;
     struct tern_session *sessions; /* oldest first */
-    uint32_t turn;                 /* sessions at the front that come last in the next step */
-    uint64_t row_ns;               /* measured time of a row, 0: not yet */
-    uint32_t measured_rows;        /* of the step that it was measured on */
+    struct tern_prefix *kept;      /* left by ended sessions, least recently used first */
+    uint32_t kept_count;
+    uint32_t turn; /* sessions at the front that come last in the next step */
+    struct tern_pace pace;
     struct tern_figures figures;
 };
 
@@ -52,7 +54,7 @@ struct tern_supervisor_events tern_scheduler_events(struct tern_scheduler *sched
 void tern_scheduler_attach(struct tern_scheduler *scheduler, struct tern_supervisor *supervisor);
 
 void tern_scheduler_add_lane(struct tern_scheduler *scheduler, struct tern_lane *lane);
-/* The lane has no sessions any more. */
+/* The lane has no sessions any more; what it kept is given up. */
 void tern_scheduler_remove_lane(struct tern_scheduler *scheduler, struct tern_lane *lane);
 
 /* The session joins the lane's queue. Its events come until it has ended. */

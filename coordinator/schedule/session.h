@@ -63,6 +63,7 @@ struct tern_session {
     struct tern_sampling sampling;
 
     uint32_t computed;
+    uint32_t reused;  /* of the prompt, found computed when it first began */
     uint32_t pages;   /* entries of its page table that hold pages */
     int sequence;     /* its page table, -1: none */
     uint32_t credit;  /* rows that the owner can take now (0: paused); kept by the owner */

@@ -170,6 +170,7 @@ static void finish(struct tern_request *request, const char *reason)
     tern_reply_begin(&pack, TERN_MSG_DONE, request->number);
     tern_pack_text(&pack, TERN_F_REASON, reason);
     tern_pack_u64(&pack, TERN_F_PROMPT_TOKENS, session->prompt);
+    tern_pack_u64(&pack, TERN_F_REUSED, session->reused);
     tern_pack_u64(&pack, TERN_F_COUNT, request->answer.streamed - session->prompt);
     tern_pack_u64(&pack, TERN_F_CTX, request->model->size.context);
     if (times->first_ns != 0) {

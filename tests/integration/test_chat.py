@@ -300,15 +300,38 @@ class Typed(Chat):
         terminal.prompt()
         self.assertEqual(self.saves(terminal)[0], "one\ntwo")
 
+    LONG = ("--ignore-eos", "-n", 400)
+
+    def stop_in_answer(self, terminal):
+        """Asks "Hi" until the service (its pid) could be stopped inside the answer."""
+        service = self.service.coordinator_pid()
+        for _ in range(50):
+            terminal.say("Hi")
+            terminal.expect(r"2004l\r?\n?[^\r\n]")
+            kill(service, signal.SIGSTOP)
+            for _ in range(3):
+                terminal.read(0.1)
+            if "2004h" not in terminal.text:
+                return service
+            kill(service, signal.SIGCONT)
+            terminal.prompt()
+            terminal.say("/reset")
+            terminal.prompt()
+        self.fail("every answer was quicker")
+
     def test_interrupt_stops_the_answer_only(self):
-        terminal = self.terminal("--ignore-eos", "--temp", 1, "--ctx", 0)
+        terminal = self.terminal(*self.LONG)
         terminal.prompt()
-        terminal.say("Hi")
-        terminal.expect(r"2004l.")
+        service = self.stop_in_answer(terminal)
         terminal.send("\x03")
+        terminal.read(0.2)
+        kill(service, signal.SIGCONT)
         terminal.prompt()
-        self.assertEqual(len(self.saves(terminal)), 2)
         self.assertTrue(self.idle())
+        asked, kept = self.saves(terminal)
+        whole = self.service.good("chat", self.model, *self.LONG, "--json", stdin="Hi").json()["answer"]
+        self.assertEqual(asked, "Hi")
+        self.assertTrue(kept and len(kept) < len(whole) and whole.startswith(kept), (kept, whole))
 
     def test_interrupt_clears_the_line_and_ends(self):
         terminal = self.terminal("-n", 2)
@@ -318,6 +341,16 @@ class Typed(Chat):
         terminal.send("\x03")
         terminal.prompt()
         self.assertEqual(self.saves(terminal), [])
+        terminal.send("\x03")
+        terminal.expect("once more")
+        terminal.prompt()
+        terminal.send("typed")
+        terminal.expect("typed")
+        terminal.send("\x03")  # the next one is the first again
+        terminal.prompt()
+        terminal.send("\x03")
+        terminal.expect("once more")
+        terminal.prompt()
         terminal.send("\x03")
         self.assertEqual(terminal.end(), 130)
 
@@ -332,6 +365,11 @@ class Typed(Chat):
                                            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
                 try:
                     wait_until(lambda: termios.tcgetattr(inner)[3] & termios.ICANON == 0, 10, "editing")
+                    if how == "\x03":
+                        os.write(outer, b"\x03")
+                        said = b""
+                        while b"once more" not in said or not said.endswith(b"> "):
+                            said += os.read(outer, 65536)
                     if isinstance(how, str):
                         os.write(outer, how.encode())
                     else:
@@ -374,16 +412,13 @@ class Typed(Chat):
         self.assertEqual(self.saves(terminal)[0], "a" * 29 + "b")
 
     def test_the_service_dies_in_an_answer(self):
-        terminal = self.terminal("--ignore-eos", "-n", 400)
+        terminal = self.terminal(*self.LONG)
         terminal.prompt()
-        service = self.service.coordinator_pid()
-        terminal.say("Hi")
-        terminal.expect(r"2004l.")
-        kill(service)
+        kill(self.stop_in_answer(terminal))
         terminal.expect("started again")
         terminal.prompt()
-        again = self.service.good("chat", self.model, "--ignore-eos", "-n", 400, "--json", stdin="Hi")
-        self.assertEqual(self.saves(terminal)[1], again.json()["answer"])
+        again = self.service.good("chat", self.model, *self.LONG, "--json", stdin="Hi")
+        self.assertEqual(self.saves(terminal), ["Hi", again.json()["answer"]])
 
 
 if __name__ == "__main__":

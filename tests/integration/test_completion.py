@@ -69,7 +69,7 @@ class Completion(unittest.TestCase):
                     dashed = option if shell == "zsh" else \
                         ("l " if option.startswith("--") else "s ") + option.lstrip("-")
                     with self.subTest(shell=shell, verb=verb, option=option):
-                        self.assertTrue(any(named.format(dashed) in line for line in lines))
+                        self.assertTrue(any(named.format(dashed) in line.replace("'*", "'") for line in lines))
 
     def syntax(self, shell, *check):
         if not shutil.which(shell):

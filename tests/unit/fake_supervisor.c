@@ -18,6 +18,8 @@ static struct {
     char labels[32];
 } program;
 
+static const struct tern_pages *pool;
+
 /* The run that goes on after its step. */
 static struct {
     struct tern_row row;
@@ -82,6 +84,10 @@ static uint32_t compute(const struct tern_row *row)
 {
     uint32_t hash = 2166136261u;
     assert_true(row->position < fake.reached);
+    slot(row, row->position);
+    assert_true(tern_pages_alone(
+        pool, page_table[row->sequence][row->position / TERN_PAGE_POSITIONS])); /* not shared */
+    fake.computed++;
     *slot(row, row->position) = row->token;
     for (uint32_t p = 0; p <= row->position; p++)
         hash = mix(hash, *slot(row, p));
@@ -297,6 +303,7 @@ void fake_open(struct tern_scheduler **scheduler, struct tern_lane *lane, uint32
                                .logits = (const uint8_t *)logits,
                                .pages = tern_pages_new(pages),
                                .reach = reach};
+    pool = lane->pages;
     tern_scheduler_add_lane(*scheduler, lane);
 }
 
@@ -304,8 +311,8 @@ void fake_close(struct tern_scheduler *scheduler, struct tern_lane *lane)
 {
     /* Whatever happened, every page came back. */
     assert_null(lane->sessions);
-    assert_int_equal(tern_pages_available(lane->pages), tern_pages_count(lane->pages));
     tern_scheduler_remove_lane(scheduler, lane);
+    assert_int_equal(tern_pages_available(lane->pages), tern_pages_count(lane->pages));
     tern_pages_free(lane->pages);
     tern_scheduler_free(scheduler);
 }

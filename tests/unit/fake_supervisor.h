@@ -18,6 +18,7 @@ struct fake {
     uint64_t last_number, run_limit;
     uint32_t ahead;       /* steps of a run that the worker has begun already when it is revoked */
     uint32_t issued;      /* steps, in all */
+    uint32_t computed;    /* rows, in all */
     uint64_t row_ns;      /* what a row takes, by the worker's clock */
     uint32_t fault_token; /* a row of this token has this fault */
     uint32_t fault;

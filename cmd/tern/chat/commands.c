@@ -73,7 +73,7 @@ static enum tern_status help(struct chat *chat, const char *argument, struct ter
             "\n"
             "  A line that ends in \\ goes on in the next one. Lines between two that hold\n"
             "  only \"\"\" are one text. A text that begins with / is typed with //.\n"
-            "  Ctrl-C stops an answer, or clears the line, or ends where there is none.\n");
+            "  Ctrl-C stops an answer, or clears the line, and ends when typed twice.\n");
     return TERN_OK;
 }
 

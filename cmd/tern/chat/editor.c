@@ -181,7 +181,7 @@ struct editor *editor_open(void)
     el_set(editor->el, EL_PROMPT, prompt);
     el_set(editor->el, EL_EDITOR, "emacs");
     el_set(editor->el, EL_GETCFN, next_character);
-    el_set(editor->el, EL_ADDFN, "tern-paste", "Insert pasted text", paste);
+    el_wset(editor->el, EL_ADDFN, L"tern-paste", L"Insert pasted text", paste); /* el_set leaks */
     el_source(editor->el, NULL);
     el_set(editor->el, EL_BIND, "\033[200~", "tern-paste", NULL);
     el_set(editor->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
@@ -225,7 +225,8 @@ enum input_event editor_line(struct editor *editor, const char *text, struct lin
     editor->interrupted = editor->hung_up = false;
     sigaction(SIGWINCH, &noted, &old_resize);
     sigaction(SIGTSTP, &noted, &old_stop);
-    el_resize(editor->el); /* it may have changed during the answer */
+    el_set(editor->el, EL_PREP_TERM, 1); /* before the prompt, which invites Ctrl-D */
+    el_resize(editor->el);               /* it may have changed during the answer */
     bracket_pastes(true);
     line->text = el_gets(editor->el, &length);
     bracket_pastes(false);

@@ -1,7 +1,9 @@
 #include "cmd/tern/chat/input.h"
 
+#include "cmd/tern/client.h"
 #include "proto/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,7 +87,7 @@ static bool take_line(struct turn *turn, const struct line *line, bool *more,
 /* Lines until the turn is whole. */
 static enum input_event gather(struct input *input, struct turn *turn, struct tern_error *error)
 {
-    bool more = true;
+    bool more = true, warned = false;
     while (more) {
         struct line line;
         bool cleared = false;
@@ -94,7 +96,13 @@ static enum input_event gather(struct input *input, struct turn *turn, struct te
                 ? editor_line(input->editor, turn->begun || turn->block ? ". " : "> ", &line,
                               &cleared)
                 : reader_line(input->reader, &line, error);
-        if (event == INPUT_INTERRUPTED && (cleared || turn->begun || turn->block)) {
+        if (event == INPUT_INTERRUPTED && !client_interrupted()) { /* a Ctrl-C that was taken */
+            const bool typed = cleared || turn->begun || turn->block;
+            if (!typed && warned)
+                return event;
+            if (!typed)
+                fprintf(stderr, "Ctrl-C once more ends the chat, as Ctrl-D does.\n");
+            warned = !typed;
             drop(turn);
             continue;
         }

@@ -13,7 +13,7 @@ enum input_event {
     INPUT_TEXT,        /* a line, or a turn's text */
     INPUT_COMMAND,     /* of turns: a line that begins with one slash */
     INPUT_END,         /* end of input, Ctrl-D */
-    INPUT_INTERRUPTED, /* Ctrl-C, where there was nothing to clear; or a signal that ends */
+    INPUT_INTERRUPTED, /* Ctrl-C twice where nothing was typed; or a signal that ends */
     INPUT_CLOSED,      /* nobody reads the answers any more */
     INPUT_FAILED,      /* with a message */
 };

@@ -15,11 +15,6 @@ struct reader {
     bool ended;
 };
 
-struct reader *reader_open(void)
-{
-    return calloc(1, sizeof(struct reader));
-}
-
 void reader_close(struct reader *reader)
 {
     if (reader != NULL)
@@ -62,6 +57,15 @@ static bool make_room(struct reader *reader)
     reader->bytes = larger;
     reader->room = room;
     return true;
+}
+
+struct reader *reader_open(void)
+{
+    struct reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL || make_room(reader))
+        return reader;
+    free(reader);
+    return NULL;
 }
 
 static enum input_event read_more(struct reader *reader, struct tern_error *error)

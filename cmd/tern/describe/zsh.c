@@ -22,7 +22,8 @@ static void print_verb(void *context, const struct verb *verb, const struct opti
     (void)context;
     printf("        %s)\n            _arguments '--help[show what it takes]'", verb->name);
     for (const struct option *o = options; o->name != NULL; o++) {
-        printf(" \\\n                '%s%s[", option_dashes(o), o->name);
+        printf(" \\\n                '%s%s%s[", o->kind == OPTION_TEXTS ? "*" : "",
+               option_dashes(o), o->name);
         print_quoted(o->help);
         printf("]");
         if (o->kind == OPTION_CHOICE) {

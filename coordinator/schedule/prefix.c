@@ -1,0 +1,201 @@
+/* See prefix.h. The list has few entries, so that all ids are simply compared. */
+#include "coordinator/schedule/prefix.h"
+#include "proto/board.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tern_prefix {
+    struct tern_prefix *next; /* used more recently */
+    uint32_t *ids;
+    uint32_t count, pages; /* positions that are computed, pages that hold them */
+    uint32_t page[];
+};
+
+/* ---- the list ---- */
+
+static uint32_t common(const uint32_t *a, uint32_t a_count, const uint32_t *b, uint32_t b_count)
+{
+    const uint32_t most = a_count < b_count ? a_count : b_count;
+    uint32_t i = 0;
+    while (i < most && a[i] == b[i])
+        i++;
+    return i;
+}
+
+static void unlink_prefix(struct tern_lane *lane, struct tern_prefix *prefix)
+{
+    struct tern_prefix **link = &lane->kept;
+    while (*link != prefix)
+        link = &(*link)->next;
+    *link = prefix->next;
+    lane->kept_count--;
+}
+
+static void append(struct tern_lane *lane, struct tern_prefix *prefix)
+{
+    struct tern_prefix **link = &lane->kept;
+    while (*link != NULL)
+        link = &(*link)->next;
+    prefix->next = NULL;
+    *link = prefix;
+    lane->kept_count++;
+}
+
+static void use(struct tern_lane *lane, struct tern_prefix *prefix)
+{
+    unlink_prefix(lane, prefix);
+    append(lane, prefix);
+}
+
+static void give(struct tern_lane *lane, const uint32_t *pages, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        tern_pages_give(lane->pages, pages[i]);
+}
+
+static void drop(struct tern_lane *lane, struct tern_prefix *prefix)
+{
+    unlink_prefix(lane, prefix);
+    give(lane, prefix->page, prefix->pages);
+    free(prefix->ids);
+    free(prefix);
+}
+
+bool tern_prefix_drop(struct tern_lane *lane, const struct tern_prefix *except)
+{
+    struct tern_prefix *oldest = lane->kept;
+    if (oldest != NULL && oldest == except)
+        oldest = oldest->next;
+    if (oldest == NULL)
+        return false;
+    drop(lane, oldest);
+    return true;
+}
+
+void tern_prefix_drop_all(struct tern_lane *lane)
+{
+    while (tern_prefix_drop(lane, NULL))
+        ;
+}
+
+/* ---- keeping ---- */
+
+/* A kept prefix that holds all of these ids. */
+static struct tern_prefix *holder_of(const struct tern_lane *lane, const uint32_t *ids,
+                                     uint32_t count)
+{
+    struct tern_prefix *i = lane->kept;
+    while (i != NULL && common(i->ids, i->count, ids, count) < count)
+        i = i->next;
+    return i;
+}
+
+/* Kept prefixes that say no more than these ids. */
+static void drop_parts_of(struct tern_lane *lane, const uint32_t *ids, uint32_t count)
+{
+    for (struct tern_prefix *i = lane->kept, *next; i != NULL; i = next) {
+        next = i->next;
+        if (common(i->ids, i->count, ids, count) == i->count)
+            drop(lane, i);
+    }
+}
+
+/* NULL: out of memory. */
+static struct tern_prefix *new_prefix(const uint32_t *ids, uint32_t count, const uint32_t *table)
+{
+    const uint32_t pages = tern_pages_for(count);
+    struct tern_prefix *prefix = malloc(sizeof *prefix + pages * sizeof prefix->page[0]);
+    uint32_t *copy = malloc(count * sizeof *copy);
+    if (prefix == NULL || copy == NULL) {
+        free(prefix);
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, ids, count * sizeof *copy);
+    *prefix = (struct tern_prefix){.ids = copy, .count = count, .pages = pages};
+    memcpy(prefix->page, table, pages * sizeof prefix->page[0]);
+    return prefix;
+}
+
+void tern_prefix_keep(struct tern_lane *lane, struct tern_session *session, const uint32_t *table)
+{
+    const uint32_t count = session->computed;
+    struct tern_prefix *known = holder_of(lane, session->ids, count);
+    struct tern_prefix *prefix =
+        count > 0 && known == NULL ? new_prefix(session->ids, count, table) : NULL;
+    uint32_t kept = 0;
+    if (known != NULL && count > 0)
+        use(lane, known);
+    if (prefix != NULL) {
+        drop_parts_of(lane, session->ids, count);
+        if (lane->kept_count == TERN_KEPT_PREFIXES)
+            tern_prefix_drop(lane, NULL);
+        append(lane, prefix);
+        kept = prefix->pages;
+    }
+    give(lane, table + kept, session->pages - kept);
+    session->pages = 0;
+}
+
+/* ---- taking ---- */
+
+static uint32_t whole_pages(uint32_t positions)
+{
+    return positions - positions % TERN_PAGE_POSITIONS;
+}
+
+/* May the prefix become the session's own, to be written from position `from` on? Not when others
+ * read that page, nor when much would be lost that another session may come back for. */
+static bool can_take_over(const struct tern_lane *lane, const struct tern_prefix *prefix,
+                          uint32_t from)
+{
+    return prefix->count - from < TERN_PAGE_POSITIONS &&
+           tern_pages_alone(lane->pages, prefix->page[from / TERN_PAGE_POSITIONS]);
+}
+
+struct tern_prefix_match tern_prefix_find(struct tern_lane *lane,
+                                          const struct tern_session *session)
+{
+    struct tern_prefix_match best = {0};
+    const uint32_t most = session->count - 1;
+    if (session->every_row)
+        return best;
+    for (const struct tern_session *i = lane->sessions; i != NULL; i = i->next) {
+        const uint32_t positions = whole_pages(common(i->ids, i->computed, session->ids, most));
+        if (i != session && positions > best.positions)
+            best = (struct tern_prefix_match){.positions = positions, .holder = i};
+    }
+    for (struct tern_prefix *i = lane->kept; i != NULL; i = i->next) {
+        uint32_t positions = common(i->ids, i->count, session->ids, most);
+        if (positions % TERN_PAGE_POSITIONS != 0 && !can_take_over(lane, i, positions))
+            positions = whole_pages(positions);
+        if (positions > best.positions)
+            best = (struct tern_prefix_match){.positions = positions, .kept = i};
+    }
+    return best;
+}
+
+void tern_prefix_take(struct tern_lane *lane, struct tern_supervisor *supervisor,
+                      const struct tern_prefix_match *match, struct tern_session *session)
+{
+    uint32_t *table = tern_supervisor_page_table(supervisor, (uint32_t)session->sequence);
+    struct tern_prefix *kept = match->kept;
+    if (match->positions == 0)
+        return;
+    const uint32_t *source =
+        kept != NULL ? kept->page
+                     : tern_supervisor_page_table(supervisor, (uint32_t)match->holder->sequence);
+    session->computed = match->positions;
+    session->pages = tern_pages_for(match->positions);
+    for (uint32_t i = 0; i < session->pages; i++) {
+        tern_pages_share(lane->pages, source[i]);
+        table[i] = source[i];
+    }
+    if (session->times.began_ns == 0)
+        session->reused = match->positions;
+    if (kept != NULL && match->positions % TERN_PAGE_POSITIONS != 0)
+        drop(lane, kept); /* its last page is about to be written */
+    else if (kept != NULL)
+        use(lane, kept);
+}
