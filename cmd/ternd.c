@@ -6,6 +6,7 @@
  */
 #include "coordinator/door.h"
 #include "coordinator/log_file.h"
+#include "coordinator/log_stderr.h"
 #include "coordinator/loop.h"
 #include "coordinator/schedule/schedule.h"
 #include "coordinator/service/service.h"
@@ -169,6 +170,7 @@ int main(int argc, char **argv)
         return error.status;
     }
     tern_log_name("ternd");
+    tern_log_stderr();
     if (log != NULL && tern_log_file(log, TERN_LOG_FILE_BYTES, &error) != TERN_OK)
         tern_log("error", "%s", error.message);
     tern_door_open();

@@ -209,6 +209,24 @@ class Unread(unittest.TestCase):
                     self.assertEqual(client.receive()["k"], "result")
 
 
+class Logs(unittest.TestCase):
+    def test_a_log_that_nobody_reads(self):
+        with Service(TERN_LOG_LEVEL="debug") as service:
+            daemon = service.start("serve")
+            self.addCleanup(daemon.communicate)
+            wait_until(lambda: service.tern("ps").code == 0, 10, "the service answers")
+            with RawClient(service) as client:
+                for number in range(3000):
+                    client.ask("ping", number)
+                    self.assertEqual(client.last(number)["k"], "result")
+                lines = os.read(daemon.stderr.fileno(), 1 << 20)
+                self.assertGreater(len(lines), 60000)
+                client.ask("ping", 3000)
+                client.last(3000)
+                self.assertIn(b"lines lost", os.read(daemon.stderr.fileno(), 1 << 20))
+            service.good("stop")
+
+
 class Loads(unittest.TestCase):
     def setUp(self):
         self.service = Service()
