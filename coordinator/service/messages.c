@@ -167,7 +167,8 @@ static enum tern_status check_room(struct tern_service *service, const struct te
                          "this client's request of that number is still in work");
     if (service->request_count >= TERN_REQUESTS)
         return tern_fail(error, TERN_FAILED,
-                         "the service is full: %d requests are in work; try again later",
+                         "the service is full: %d requests are in work, which is the limit; try "
+                         "again when some have ended (tern ps shows them)",
                          TERN_REQUESTS);
     if (bytes > TERN_REQUEST_BYTES - service->request_bytes)
         return tern_fail(error, TERN_FAILED,
