@@ -129,12 +129,10 @@ static void put_chat(json_t *root, json_t *notes, const struct tern_catalog *cat
 {
     struct tern_error error;
     put_flag(root, "chat_template", tern_catalog_has(catalog, "tokenizer.chat_template"));
-    if (tern_chat_check(catalog, &error) == TERN_OK) {
-        put_text(root, "chat", "template");
-        return;
-    }
-    put_value(root, "chat", json_null());
-    put_reason(notes, error.message);
+    const bool usable = tern_chat_check(catalog, &error) == TERN_OK;
+    put_flag(root, "chat", usable);
+    if (!usable)
+        put_reason(notes, error.message);
 }
 
 /* ---- memory ---- */
