@@ -201,13 +201,12 @@ static void advance_run(uint32_t token, uint32_t fault, uint64_t number)
     fake.in_flight = run.goes_on;
 }
 
-bool fake_finish_some(struct tern_scheduler *scheduler, uint32_t tokens)
+/* The step itself, from which a run may go on. */
+static void finish_step(struct tern_scheduler *scheduler)
 {
     static struct tern_step_result result;
     const struct tern_supervisor_events events = tern_scheduler_events(scheduler);
     uint32_t output = 0;
-    if (!fake.in_flight)
-        return false;
     result.began_ns = 1000;
     result.ended_ns = 1000 + fake.row_ns * fake.step.rows;
     for (uint32_t i = 0; i < fake.step.rows; i++) {
@@ -223,6 +222,14 @@ bool fake_finish_some(struct tern_scheduler *scheduler, uint32_t tokens)
     run.row = fake.step.row[fake.step.rows - 1];
     advance_run(result.argmax[0], result.fault[fake.step.rows - 1], fake.step.number);
     events.step_done(events.context, fake.step.number, &result);
+}
+
+bool fake_finish_some(struct tern_scheduler *scheduler, uint32_t tokens)
+{
+    if (!fake.in_flight)
+        return false;
+    if (!run.goes_on)
+        finish_step(scheduler);
     for (uint32_t i = 0; i < tokens && fake_run(scheduler); i++)
         ;
     return true;

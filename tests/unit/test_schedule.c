@@ -58,6 +58,7 @@ static void on_rows(void *context, uint32_t first, uint32_t rows, const uint8_t 
 }
 
 static struct owner owners[80];
+static uint64_t asking_client; /* of the next submit */
 
 static struct owner *submit(int index, uint32_t prompt, uint32_t most, bool every_row,
                             float temperature)
@@ -72,6 +73,7 @@ static struct owner *submit(int index, uint32_t prompt, uint32_t most, bool ever
                                      .most = most,
                                      .every_row = every_row,
                                      .sampling = tern_sampling_greedy()};
+    wish.client = asking_client;
     wish.sampling.temperature = temperature;
     wish.sampling.seed = 99;
     const struct tern_session_events events = {owner, on_changed, on_rows, NULL};
@@ -569,6 +571,29 @@ static void deaths_in_a_run_cost_no_token(void **state)
     fake_close(scheduler, &lane);
 }
 
+/* All seats are taken by one client: another's only session gets one at once, and its answer long
+ * before the first one's end. All answers are right. */
+static void clients_take_turns(void **state)
+{
+    (void)state;
+    open_lane(64, FAKE_PAGES);
+    for (int i = 0; i < 75; i++)
+        submit(i, 10, 40, false, 0);
+    for (int i = 0; i < 5; i++)
+        fake_finish(scheduler);
+    asking_client = 1;
+    submit(75, 10, 20, false, 0);
+    asking_client = 0;
+    for (int i = 0; i < 40; i++)
+        fake_finish(scheduler);
+    check_answer(&owners[75], 20);
+    assert_false(owners[0].ended);
+    finish_all();
+    for (int i = 0; i < 75; i++)
+        check_answer(&owners[i], 40);
+    fake_close(scheduler, &lane);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -577,6 +602,7 @@ int main(void)
         cmocka_unit_test(neighbours_change_nothing_and_all_advance),
         cmocka_unit_test(with_one_row_they_take_turns),
         cmocka_unit_test(more_sessions_than_page_tables),
+        cmocka_unit_test(clients_take_turns),
         cmocka_unit_test(the_youngest_gives_its_pages),
         cmocka_unit_test(a_full_cache_ends_a_lone_session),
         cmocka_unit_test(who_waits_goes_on_when_a_full_cache_ends_another),
