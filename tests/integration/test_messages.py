@@ -108,6 +108,27 @@ class Messages(unittest.TestCase):
             client.send(pack({"v": 1, "k": "generate", "request": 1, "model": self.model}))
             self.assertEqual(client.last()["status"], 2)
 
+    def test_fields_that_are_missing(self):
+        """Every kind with each of its fields left out, and with none: an answer each, at once."""
+        fields = {"model": self.model, "tokens": self.packed[:8], "n": 1, "bytes": b"x", "ctx": 64,
+                  "format": "json", "pin": False, "count": 1}
+        kinds = ("ping", "load", "ps", "generate", "logits", "tokenize", "detokenize", "info",
+                 "plan", "unload")
+        with RawClient(self.service) as client:
+            number = 100
+            for kind in kinds:
+                for left in ("", *fields):
+                    number += 1
+                    client.ask(kind, number, **{k: v for k, v in fields.items() if k != left})
+                    self.assertIn(client.last(number)["k"], ("done", "error", "result"))
+                number += 1
+                client.ask(kind, number)
+                self.assertEqual(client.last(number)["k"],
+                                 "result" if kind in ("ping", "ps") else "error", kind)
+            for kind in ("ack", "cancel"):
+                client.ask(kind, 1)
+                client.send(pack({"v": 1, "k": kind}))
+
     def test_replays(self):
         """Acknowledgements and cancels of nothing, of others, too many, too late."""
         with RawClient(self.service) as client, RawClient(self.service) as other:

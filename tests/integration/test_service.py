@@ -262,7 +262,7 @@ class Loads(unittest.TestCase):
             self.service.good("unload", path)
 
     def test_load_follows_unload_at_once(self):
-        """Only one instance fits; what the first held is free when the second asks."""
+        """What the first instance held is free when the second asks; nothing waits for long."""
         self.service.good("load", self.path)
         with RawClient(self.service) as client:
             for number in range(0, 20, 2):
