@@ -2,6 +2,8 @@
 #include "coordinator/service/request.h"
 #include "proto/plan.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +76,7 @@ static void start_session(struct tern_request *request, struct tern_session_wish
     struct tern_error error;
     wish->ids = request->work.ids.id;
     wish->count = (uint32_t)request->work.ids.count;
+    wish->client = (uintptr_t)request->outbox; /* one for each client */
     request->session = tern_session_new(wish, model->size.context, &events);
     tern_ids_free(&request->work.ids);
     if (wish->every_row)
@@ -121,14 +124,27 @@ void tern_request_logits(struct tern_request *request)
         start_session(request, &wish);
 }
 
+/* Sessions of the model that wait for a page table, up to this one. */
+static uint32_t place_in_queue(const struct tern_session *session)
+{
+    uint32_t place = 1;
+    for (const struct tern_session *s = session->lane->sessions; s != session; s = s->next)
+        place += s->sequence < 0;
+    return place;
+}
+
 void tern_generate_progress(struct tern_request *request)
 {
     const struct tern_session *session = request->session;
     const uint32_t done = session->computed < session->prompt ? session->computed : session->prompt;
     const char *text = "generating";
-    if (session->sequence < 0)
-        text = "waiting for other requests";
-    else if (done < session->prompt)
+    char waiting[64];
+    if (session->sequence < 0) {
+        snprintf(waiting, sizeof waiting, "waiting for other requests (place %" PRIu32 ")",
+                 place_in_queue(session));
+        text = waiting;
+    } else if (done < session->prompt) {
         text = "reading the prompt";
+    }
     tern_reply_progress(request, text, done, session->prompt);
 }

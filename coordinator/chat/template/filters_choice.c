@@ -34,7 +34,7 @@ static struct value items_if_any(struct work *w, struct value v)
 /* The arguments after the first `count`. */
 static struct arguments rest(args given, size_t count)
 {
-    return (struct arguments){.item = given->item + count,
+    return (struct arguments){.item = count > 0 ? given->item + count : given->item,
                               .count = given->count - count,
                               .positional = given->positional - count};
 }

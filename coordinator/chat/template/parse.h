@@ -27,6 +27,8 @@ const struct text *parse_name(struct parser *p);
 struct node *parse_expression(struct parser *p);
 /* Without "x if y". */
 struct node *parse_or(struct parser *p);
+/* A value with its signs and indices, and (if `filters`) its filters and tests. */
+struct node *parse_unary(struct parser *p, bool filters);
 /* An expression, or several with commas between; `choices`: each may be "x if y". */
 struct node *parse_tuple(struct parser *p, bool choices);
 /* Names to assign to: one, an attribute of one (if `attribute`), or several. */
