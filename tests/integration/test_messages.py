@@ -186,10 +186,10 @@ class Messages(unittest.TestCase):
                     client.ask("ack", reply["request"], count=1)
             self.assertEqual(len(ends), 400)
             kinds = [r["k"] for r in ends.values()]
-            self.assertGreaterEqual(kinds.count("done"), 256)
+            self.assertGreaterEqual(kinds.count("done"), 192)
             for reply in ends.values():
-                self.assertIn(reply["k"] if reply["k"] == "done" else reply["text"][:19],
-                              ("done", "the service is full"))
+                if reply["k"] == "error":
+                    self.assertIn("requests of this client are in work", reply["text"])
 
     def test_large_messages(self):
         with RawClient(self.service) as client:
