@@ -2,16 +2,13 @@
 #include "coordinator/model/model.h"
 #include "coordinator/model/load.h"
 #include "coordinator/model/options.h"
+#include "coordinator/model/settle.h"
 #include "proto/worker.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* How long a worker may take to unmap what was unloaded; what it still holds then counts as used.
- */
-#define RELEASE_NS (5ull * 1000 * 1000 * 1000)
 
 struct tern_models {
     struct tern_supervisor *supervisor;
@@ -20,7 +17,7 @@ struct tern_models {
     struct tern_model *list;
     uint32_t last_number; /* of a binding */
     uint64_t leaving;     /* bytes of models just unloaded, which processes still map */
-    uint64_t unloaded_ns; /* when one was, 0: never */
+    struct tern_settling settling;
     tern_callback changed;
     void *context;
 };
@@ -88,7 +85,7 @@ static void unload(struct tern_model *model)
     if (model->bound)
         tern_supervisor_release(models->supervisor, model->lane.number);
     models->leaving += tern_model_committed(model);
-    models->unloaded_ns = tern_now_ns();
+    tern_settle_expect(&models->settling, tern_model_committed(model));
     tern_model_strip(model);
     tern_file_release(model->file);
     free(model);
@@ -361,16 +358,10 @@ static bool advance_opening(struct tern_model *model)
     return true;
 }
 
-/* Memory that the worker still maps cannot be counted on, nor may it be counted as used. */
-static bool memory_settles(const struct tern_models *models)
-{
-    return tern_supervisor_releasing(models->supervisor) &&
-           tern_now_ns() - models->unloaded_ns < RELEASE_NS;
-}
-
 /* False: nothing could be done yet. */
 static bool advance_waiting(struct tern_model *model)
 {
+    struct tern_models *models = model->models;
     struct tern_error error;
     struct tern_model *other = predecessor(model);
     if (other != NULL && !other->retiring && check_place(model, other, &error) != TERN_OK) {
@@ -383,9 +374,11 @@ static bool advance_waiting(struct tern_model *model)
         model->pinned |= other->pinned;
         return news; /* comes again when that one is gone */
     }
-    if (memory_settles(model->models))
+    if (tern_settle_waits(&models->settling, tern_supervisor_releasing(models->supervisor)))
         return false;
-    if (start(model, &error) == TERN_OK)
+    const enum tern_status status = start(model, &error);
+    models->settling.due = 0; /* what idle models left is this one's already */
+    if (status == TERN_OK)
         model->state = TERN_MODEL_FILLING;
     else
         fail(model, &error);
@@ -535,7 +528,7 @@ void tern_model_progress(const struct tern_model *model, char text[160], uint64_
     *all = model->fill_all;
     if (model->state == TERN_MODEL_WAITING)
         snprintf(text, 160, "%s",
-                 tern_supervisor_releasing(model->models->supervisor)
+                 model->models->settling.due > 0
                      ? "waiting until the memory of an unloaded model is free"
                      : "waiting until requests with other settings have finished");
     else if (model->state == TERN_MODEL_READY)

@@ -108,6 +108,27 @@ class Messages(unittest.TestCase):
             client.send(pack({"v": 1, "k": "generate", "request": 1, "model": self.model}))
             self.assertEqual(client.last()["status"], 2)
 
+    def test_fields_that_are_missing(self):
+        """Every kind with each of its fields left out, and with none: an answer each, at once."""
+        fields = {"model": self.model, "tokens": self.packed[:8], "n": 1, "bytes": b"x", "ctx": 64,
+                  "format": "json", "pin": False, "count": 1}
+        kinds = ("ping", "load", "ps", "generate", "logits", "tokenize", "detokenize", "info",
+                 "plan", "unload")
+        with RawClient(self.service) as client:
+            number = 100
+            for kind in kinds:
+                for left in ("", *fields):
+                    number += 1
+                    client.ask(kind, number, **{k: v for k, v in fields.items() if k != left})
+                    self.assertIn(client.last(number)["k"], ("done", "error", "result"))
+                number += 1
+                client.ask(kind, number)
+                self.assertEqual(client.last(number)["k"],
+                                 "result" if kind in ("ping", "ps") else "error", kind)
+            for kind in ("ack", "cancel"):
+                client.ask(kind, 1)
+                client.send(pack({"v": 1, "k": kind}))
+
     def test_replays(self):
         """Acknowledgements and cancels of nothing, of others, too many, too late."""
         with RawClient(self.service) as client, RawClient(self.service) as other:
@@ -165,10 +186,10 @@ class Messages(unittest.TestCase):
                     client.ask("ack", reply["request"], count=1)
             self.assertEqual(len(ends), 400)
             kinds = [r["k"] for r in ends.values()]
-            self.assertGreaterEqual(kinds.count("done"), 256)
+            self.assertGreaterEqual(kinds.count("done"), 192)
             for reply in ends.values():
-                self.assertIn(reply["k"] if reply["k"] == "done" else reply["text"][:19],
-                              ("done", "the service is full"))
+                if reply["k"] == "error":
+                    self.assertIn("requests of this client are in work", reply["text"])
 
     def test_large_messages(self):
         with RawClient(self.service) as client:
