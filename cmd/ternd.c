@@ -4,7 +4,9 @@
  *
  * Programs it starts are its neighbours (tern-loader, tern-cpu). Its log is stderr, or a file.
  */
+#include "coordinator/door.h"
 #include "coordinator/log_file.h"
+#include "coordinator/log_stderr.h"
 #include "coordinator/loop.h"
 #include "coordinator/schedule/schedule.h"
 #include "coordinator/service/service.h"
@@ -18,12 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include <zmq.h>
-
-enum { FILES = 65536 }; /* descriptors: libzmq aborts when they run out */
 
 struct daemon {
     int lock, signals;
@@ -33,19 +32,6 @@ struct daemon {
     struct tern_supervisor *supervisor;
     struct tern_service *service;
 };
-
-static void raise_files(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    const rlim_t wanted = limit.rlim_max < FILES ? limit.rlim_max : FILES;
-    if (limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = wanted;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-        tern_log("warning", "cannot raise the limit of open files: %s", strerror(errno));
-}
 
 /* Whoever started this may have closed the standard descriptors; nothing of the daemon's own may
  * take their numbers, or log lines would go there. */
@@ -184,9 +170,10 @@ int main(int argc, char **argv)
         return error.status;
     }
     tern_log_name("ternd");
+    tern_log_stderr();
     if (log != NULL && tern_log_file(log, TERN_LOG_FILE_BYTES, &error) != TERN_OK)
         tern_log("error", "%s", error.message);
-    raise_files();
+    tern_door_open();
     enum tern_status status = start(&daemon, &error);
     if (status == TERN_OK && !tern_loop_run(daemon.loop))
         status = tern_fail(&error, TERN_FAILED, "cannot wait for events: %s", zmq_strerror(errno));

@@ -3,8 +3,9 @@
  * core share its arithmetic units), the affinity mask, and CPU quotas of the control groups, under
  * which more threads only wait for each other.
  */
-#include "coordinator/cgroup.h"
 #include "coordinator/memory.h"
+#include "proto/board.h"
+#include "proto/cgroup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,38 +73,9 @@ static uint32_t allowed_cores(const char *root)
     return cores;
 }
 
-/* Whole cores of one group's quota, or 0 if it has none. */
-static uint64_t quota_of(const struct tern_cgroup *group, bool version1)
-{
-    uint64_t quota, period;
-    char text[128], *end;
-    if (version1) {
-        if (!tern_cgroup_number(group, "cpu.cfs_quota_us", &quota) ||
-            !tern_cgroup_number(group, "cpu.cfs_period_us", &period))
-            return 0;
-    } else {
-        if (!tern_cgroup_read(group, "cpu.max", text, sizeof text) || text[0] < '0' ||
-            text[0] > '9')
-            return 0;
-        quota = strtoull(text, &end, 10);
-        period = strtoull(end, NULL, 10);
-    }
-    if (period == 0)
-        return 0;
-    return quota / period > 0 ? quota / period : 1;
-}
-
 uint32_t tern_usable_cores(const char *root)
 {
-    uint64_t cores = allowed_cores(root);
-    for (int version1 = 0; version1 < 2; version1++) {
-        struct tern_cgroup group;
-        bool more = tern_cgroup_find(root, version1 ? "cpu" : NULL, &group);
-        for (; more; more = tern_cgroup_up(&group)) {
-            const uint64_t quota = quota_of(&group, version1);
-            if (quota != 0 && quota < cores)
-                cores = quota;
-        }
-    }
-    return (uint32_t)cores;
+    const uint32_t cores = allowed_cores(root), quota = tern_cgroup_cores(root);
+    const uint32_t usable = quota != 0 && quota < cores ? quota : cores;
+    return usable < TERN_MAX_THREADS ? usable : TERN_MAX_THREADS;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -16,6 +17,9 @@ static struct {
     uint64_t lost; /* lines, since the last that was written */
     bool torn;     /* the last write ended inside a line */
 } log_file;
+
+/* Around a line; what is said about lost ones is a line within it. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 static bool open_file(void)
 {
@@ -78,7 +82,7 @@ static bool write_all(const char *bytes, size_t length)
     return true;
 }
 
-static void write_line(const char *line, size_t length)
+static void write_now(const char *line, size_t length)
 {
     find_file(length);
     if (log_file.torn && !write_all("\n", 1)) {
@@ -94,6 +98,13 @@ static void write_line(const char *line, size_t length)
     if (lost > 0)
         tern_log("warning", "%" PRIu64 " lines before this one could not be written (disk full?)",
                  lost);
+}
+
+static void write_line(const char *line, size_t length)
+{
+    pthread_mutex_lock(&lock);
+    write_now(line, length);
+    pthread_mutex_unlock(&lock);
 }
 
 enum tern_status tern_log_file(const char *path, uint64_t most, struct tern_error *error)

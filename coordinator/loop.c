@@ -8,6 +8,7 @@
  */
 #include "coordinator/loop.h"
 
+#include "proto/log.h"
 #include "proto/wait.h"
 #include <errno.h>
 #include <limits.h>
@@ -164,6 +165,18 @@ static struct timer *due_timer(struct tern_loop *loop, uint64_t now, int newest)
     return due;
 }
 
+/* Everybody waits while a callback runs; one that takes this long is told of in the log. */
+#define LONG_NS (20ull * 1000 * 1000)
+
+static void call(tern_callback callback, void *context)
+{
+    const uint64_t began = tern_now_ns();
+    callback(context);
+    const uint64_t took = tern_now_ns() - began;
+    if (took >= LONG_NS)
+        tern_log("debug", "the loop stood still for %u ms", (unsigned)(took / 1000000));
+}
+
 /* A timer set by a callback waits for the next round, so that one that sets itself again for "now"
  * cannot starve the descriptors. */
 static void run_timers(struct tern_loop *loop)
@@ -176,7 +189,7 @@ static void run_timers(struct tern_loop *loop)
     while (!loop->stopped && (due = due_timer(loop, now, newest)) != NULL) {
         const struct timer fired = *due;
         tern_loop_cancel(loop, fired.id);
-        fired.callback(fired.context);
+        call(fired.callback, fired.context);
     }
 }
 
@@ -209,7 +222,7 @@ static void run_watches(struct tern_loop *loop, size_t count)
             continue;
         const struct watch *w = find_watch(loop, loop->item_ids[i]);
         if (w != NULL)
-            w->callback(w->context);
+            call(w->callback, w->context);
     }
 }
 

@@ -4,7 +4,7 @@
  */
 #include "coordinator/memory.h"
 
-#include "coordinator/cgroup.h"
+#include "proto/cgroup.h"
 #include <stdio.h>
 
 static const uint64_t MIN_RESERVE = (uint64_t)1 << 30;
@@ -46,8 +46,10 @@ static enum tern_status read_machine(const char *root, struct tern_memory *memor
     if (!tern_find_number(text, "MemAvailable", &available) &&
         !tern_find_number(text, "MemFree", &available))
         return tern_fail(error, TERN_FAILED, "cannot read what memory is free from %s", path);
-    if (total > UINT64_MAX / 1024 || available > total)
+    if (total > UINT64_MAX / 1024)
         return tern_fail(error, TERN_FAILED, "%s makes no sense", path);
+    if (available > total) /* a container's view, patched together from two sources */
+        available = total;
     *memory = (struct tern_memory){.total = total * 1024, .available = available * 1024};
     memory->reserve = memory->total / 10;
     if (memory->reserve < MIN_RESERVE)
@@ -65,8 +67,10 @@ static bool read_group(const struct tern_cgroup *group, const struct group_files
         if (files->limit[i] != NULL && tern_cgroup_number(group, files->limit[i], &found) &&
             found < limit)
             limit = found;
-    if (limit == UINT64_MAX || !tern_cgroup_number(group, files->usage, &usage))
+    if (limit == UINT64_MAX)
         return false;
+    if (!tern_cgroup_number(group, files->usage, &usage))
+        usage = 0; /* not to be known; the limit still holds */
     (void)tern_cgroup_stat(group, "memory.stat", files->inactive, &inactive);
     usage = usage > inactive ? usage - inactive : 0;
     *memory = (struct tern_memory){

@@ -77,6 +77,10 @@ enum tern_status tern_supervisor_bind(struct tern_supervisor *supervisor,
 /* No step of that plan should be in flight; of one that is, nothing more is told. The descriptors
  * are the caller's again after the call; the worker unmaps soon after. */
 void tern_supervisor_release(struct tern_supervisor *supervisor, uint32_t plan);
+/* Does the worker still map what was released? `released` is called when it does not any more. */
+bool tern_supervisor_releasing(const struct tern_supervisor *supervisor);
+void tern_supervisor_on_released(struct tern_supervisor *supervisor, tern_callback released,
+                                 void *context);
 
 /* ---- steps ---- */
 

@@ -22,6 +22,7 @@
 
 enum {
     TERN_MAX_ROWS = 1024,    /* rows of a step: the largest --batch */
+    TERN_MAX_THREADS = 512,  /* of a plan: the largest --threads */
     TERN_MAX_SEQUENCES = 64, /* sessions with pages at one time, over all models */
     TERN_MAX_CONTEXT = 1 << 20 /* positions */,
     TERN_PAGE_POSITIONS = 64, /* positions of a KV page; a block of attention is 4 pages */

@@ -22,8 +22,9 @@ static const struct verb verbs[] = {
      "--json: coordinator {pid, version, uptime_s, rss_bytes, pss_bytes}, workers [{role, pid,\n"
      "state, restarts, calls, rss_bytes, pss_bytes}], models [{model, state, pinned, requests,\n"
      "running, queued, context, threads, tier, batch, precision, kv, unfused, planned_bytes,\n"
-     "resident_bytes, pages, pages_used, pages_free, page_positions, tokens}], memory, requests,\n"
-     "running, queued, tokens {prompt, decode, steps, per_s, per_s_computing}: tokens in all, and\n"
+     "resident_bytes, pages, pages_used (by sessions), pages_kept (for what may come back),\n"
+     "pages_free, page_positions, tokens}], memory, requests, running, queued,\n"
+     "tokens {prompt, decode, steps, per_s, per_s_computing}: tokens in all, and\n"
      "tokens a second in the last five seconds and while computing. Sizes are bytes.\n",
      verb_ps},
     {"ls", "", "List the models in the cache.",

@@ -41,7 +41,7 @@ struct model_options {
          NULL,                                                                                     \
          "positions (0: the trained length or what memory allows)",                                \
          0,                                                                                        \
-         9e15,                                                                                     \
+         0x1p64,                                                                                   \
          NULL},                                                                                    \
     {                                                                                              \
         "unfused", OPTION_FLAG, &(o).unfused, NULL, "run the graph as built, without fusion", 0,   \

@@ -56,9 +56,9 @@ static void print_head(const json_t *info)
     print_safe(text_of(info, "tokenizer"));
     const bool template = json_is_true(json_object_get(info, "chat_template"));
     printf("\n%-*s %s\n", NAME_COLUMN, "chat template",
-           json_is_string(json_object_get(info, "chat")) ? text_of(info, "chat")
-           : template                                    ? "present, not supported"
-                                                         : "none");
+           json_is_true(json_object_get(info, "chat")) ? "present"
+           : template                                  ? "present, but it cannot be used"
+                                                       : "none");
 }
 
 static void print_types(const json_t *info)

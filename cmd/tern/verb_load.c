@@ -12,11 +12,13 @@ static int simple_request(struct client *client, struct tern_pack *pack)
     struct tern_error error = {0};
     const enum tern_status status = client_call(client, pack, take_result, &result, &error);
     client_close(client);
-    if (status == TERN_OK && result.text != NULL)
+    /* An interrupt that the service did not hear of in time undid nothing: say what was done. */
+    if (result.text != NULL)
         printf("%s\n", result.text);
+    const bool done = status == TERN_OK || result.text != NULL;
     free(result.text);
     json_decref(result.json);
-    return status == TERN_OK ? 0 : complain(&error);
+    return done ? 0 : complain(&error);
 }
 
 int verb_load(const struct verb *verb, int argc, char **argv)

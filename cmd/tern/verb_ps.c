@@ -43,12 +43,13 @@ static void print_model(const json_t *model)
 {
     const json_t *tokens = json_object_get(model, "tokens");
     const json_t *now = json_object_get(tokens, "per_s");
-    printf("%-8s %8lld %7lld %-10s %8lld %8lld %5lld/%-5lld %3lld/%-3lld %8.1f %8.1f  %s\n",
+    printf("%-8s %8lld %7lld %-10s %8lld %8lld %4lld+%4lld/%-5lld %3lld/%-3lld %8.1f %8.1f  %s\n",
            text_of(model, "state"), number_of(model, "context"), number_of(model, "threads"),
            text_of(model, "tier"), number_of(model, "planned_bytes") >> 20,
            number_of(model, "resident_bytes") >> 20, number_of(model, "pages_used"),
-           number_of(model, "pages"), number_of(model, "running"), number_of(model, "queued"),
-           real_of(now, "prompt"), real_of(now, "decode"), text_of(model, "model"));
+           number_of(model, "pages_kept"), number_of(model, "pages"), number_of(model, "running"),
+           number_of(model, "queued"), real_of(now, "prompt"), real_of(now, "decode"),
+           text_of(model, "model"));
 }
 
 static void print_service(const json_t *ps)
@@ -73,8 +74,9 @@ static void print_table(const json_t *ps)
     print_processes(ps);
     if (json_array_size(json_object_get(ps, "models")) == 0)
         return;
-    printf("\n%-8s %8s %7s %-10s %8s %8s %11s %7s %8s %8s  %s\n", "STATE", "CONTEXT", "THREADS",
-           "TIER", "PLANNED", "IN RAM", "PAGES USED", "RUN/Q", "PROMPT/S", "DECODE/S", "MODEL");
+    printf("\n%-8s %8s %7s %-10s %8s %8s %15s %7s %8s %8s  %s\n", "STATE", "CONTEXT", "THREADS",
+           "TIER", "PLANNED", "IN RAM", "USED+KEPT/PAGES", "RUN/Q", "PROMPT/S", "DECODE/S",
+           "MODEL");
     json_array_foreach(json_object_get(ps, "models"), i, item) print_model(item);
 }
 

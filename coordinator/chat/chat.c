@@ -1,31 +1,123 @@
 /* From a file's template and a list of messages to ids. */
 #include "coordinator/chat/chat.h"
 
-#include "coordinator/chat/style.h"
+#include "coordinator/chat/template/template.h"
 #include "proto/utf8.h"
+
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-static enum tern_status read_style(const struct tern_catalog *catalog, struct tern_string *text,
-                                   struct chat_style *style, struct tern_error *error)
+static enum tern_status read_template(const struct tern_catalog *catalog,
+                                      struct tern_template **out, struct tern_error *error)
 {
-    if (!tern_catalog_string(catalog, "tokenizer.chat_template", text))
+    static const char key[] = "tokenizer.chat_template";
+    struct tern_string text;
+    *out = NULL;
+    if (!tern_catalog_string(catalog, key, &text))
         return tern_fail(error, TERN_UNSUPPORTED,
                          "the model has no chat template (tokenizer.chat_template); use --raw");
-    return chat_style_read(*text, style, error);
+    return tern_template_parse(key, text, out, error);
 }
 
-enum tern_status tern_chat_recognize(const struct tern_catalog *catalog,
-                                     struct tern_string *template_text, enum tern_chat_form *form,
-                                     struct tern_error *error)
+enum tern_status tern_chat_check(const struct tern_catalog *catalog, struct tern_error *error)
 {
-    struct chat_style style = {0};
-    struct tern_string text = {0};
-    const enum tern_status status = read_style(catalog, &text, &style, error);
-    if (template_text != NULL)
-        *template_text = text;
-    *form = style.form;
-    chat_style_free(&style);
+    struct tern_template *parsed;
+    const enum tern_status status = read_template(catalog, &parsed, error);
+    tern_template_free(parsed);
+    return status;
+}
+
+/* The text of a token, "" for none. */
+static json_t *token_text(const struct tern_tokenizer *tokenizer, int64_t id)
+{
+    size_t length = 0;
+    const char *bytes = "";
+    if (id >= 0 && id < tern_vocabulary(tokenizer))
+        bytes = tern_token_bytes(tokenizer, (uint32_t)id, &length);
+    json_t *text = json_stringn(bytes, length);
+    return text != NULL ? text : json_string(""); /* NULL: the token is not UTF-8 */
+}
+
+static json_t *own_variables(const struct tern_catalog *catalog,
+                             const struct tern_tokenizer *tokenizer)
+{
+    uint64_t eos = UINT32_MAX;
+    tern_catalog_u64(catalog, "tokenizer.ggml.eos_token_id", &eos);
+    return json_pack("{s:o, s:o}", "bos_token", token_text(tokenizer, tern_bos(tokenizer)),
+                     "eos_token",
+                     token_text(tokenizer, eos < UINT32_MAX ? (int64_t)eos : (int64_t)-1));
+}
+
+static json_t *chat_variables(const struct tern_chat_message *messages, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].text));
+    if (json_array_size(list) < count) { /* no memory for some */
+        json_decref(list);
+        return NULL;
+    }
+    return json_pack("{s:o, s:n, s:n, s:b}", "messages", list, "tools", "documents",
+                     "add_generation_prompt", 1);
+}
+
+/* What the messages hold does not parse special tokens, what the template writes does. */
+static enum tern_status tokenize(const struct tern_tokenizer *tokenizer,
+                                 const struct tern_rendered *rendered, struct tern_ids *out,
+                                 struct tern_error *error)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < rendered->length; i++)
+        count += i == 0 || rendered->input[i] != rendered->input[i - 1];
+    struct tern_text *pieces = calloc(count + 1, sizeof *pieces);
+    if (pieces == NULL)
+        return tern_fail(error, TERN_NO_MEMORY, "no memory for the chat");
+    count = 0;
+    for (size_t i = 0; i < rendered->length; i++) {
+        if (i == 0 || rendered->input[i] != rendered->input[i - 1])
+            pieces[count++] = (struct tern_text){.bytes = rendered->text + i,
+                                                 .parse_special = !rendered->input[i]};
+        pieces[count - 1].length++;
+    }
+    const enum tern_status status = tern_tokenize(tokenizer, pieces, count, false, out, error);
+    free(pieces);
+    return status;
+}
+
+/* A template that writes BOS more than once, or writes its text itself beside it, gives one. Where
+ * it writes none there is none: the template, not the tokenizer, has the say in chats. */
+static void keep_one_bos(const struct tern_tokenizer *tokenizer, struct tern_ids *ids)
+{
+    const int64_t bos = tern_bos(tokenizer);
+    size_t has = 0;
+    while (has < ids->count && ids->id[has] == bos)
+        has++;
+    if (has < 2)
+        return;
+    ids->count -= has - 1;
+    memmove(ids->id, ids->id + has - 1, ids->count * sizeof *ids->id);
+}
+
+static enum tern_status render(const struct tern_template *parsed,
+                               const struct tern_catalog *catalog,
+                               const struct tern_tokenizer *tokenizer,
+                               const struct tern_chat_message *messages, size_t count,
+                               struct tern_rendered *rendered, struct tern_error *error)
+{
+    json_t *variables = chat_variables(messages, count), *own = own_variables(catalog, tokenizer);
+    enum tern_status status = TERN_NO_MEMORY;
+    if (variables == NULL || own == NULL)
+        tern_fail(error, status, "no memory for the chat");
+    else
+        status =
+            tern_template_render(parsed,
+                                 &(struct tern_template_input){
+                                     .variables = variables, .own = own, .seconds = time(NULL)},
+                                 rendered, error);
+    json_decref(variables);
+    json_decref(own);
     return status;
 }
 
@@ -34,24 +126,21 @@ enum tern_status tern_chat_prompt(const struct tern_catalog *catalog,
                                   const struct tern_chat_message *messages, size_t count,
                                   struct tern_ids *out, struct tern_error *error)
 {
+    struct tern_template *parsed;
+    struct tern_rendered rendered = {0};
     *out = (struct tern_ids){0};
-    /* Texts are taken apart by character before the tokenizer would look. */
     for (size_t i = 0; i < count; i++)
-        if (!tern_utf8_valid(messages[i].text, strlen(messages[i].text)))
+        if (!tern_utf8_valid(messages[i].text, strlen(messages[i].text)) ||
+            !tern_utf8_valid(messages[i].role, strlen(messages[i].role)))
             return tern_fail(error, TERN_USAGE, "message %zu is not valid UTF-8", i);
-    struct chat_style style;
-    struct tern_string text;
-    enum tern_status status = read_style(catalog, &text, &style, error);
-    if (status != TERN_OK)
-        return status;
-    struct tern_string bos = {0};
-    if (tern_bos(tokenizer) >= 0)
-        bos.bytes = tern_token_bytes(tokenizer, (uint32_t)tern_bos(tokenizer), &bos.length);
-    struct chat_pieces pieces;
-    status = chat_render(&style, bos, messages, count, (long long)time(NULL), &pieces, error);
+    enum tern_status status = read_template(catalog, &parsed, error);
     if (status == TERN_OK)
-        status = tern_tokenize(tokenizer, pieces.piece, pieces.count, false, out, error);
-    chat_pieces_free(&pieces);
-    chat_style_free(&style);
+        status = render(parsed, catalog, tokenizer, messages, count, &rendered, error);
+    if (status == TERN_OK)
+        status = tokenize(tokenizer, &rendered, out, error);
+    if (status == TERN_OK)
+        keep_one_bos(tokenizer, out);
+    tern_rendered_free(&rendered);
+    tern_template_free(parsed);
     return status;
 }

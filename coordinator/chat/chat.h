@@ -1,28 +1,28 @@
 /*
- * Chat templates. The file's own template is data: here it is only recognized as one of the known
- * forms (ChatML, Llama 3, Gemma), whose texts Tern writes itself; others are refused with a hint to
- * --raw. User text never becomes a control token.
+ * Chat prompts: the file's own chat template is run over the messages (chat/template). It is looked
+ * at only here, never when a model is loaded or text is tokenized as it stands, so that a broken
+ * one stops nothing but chats. User text never becomes a control token. Nothing global is written:
+ * prompts may be made in several threads.
  */
 #ifndef TERN_CHAT_H
 #define TERN_CHAT_H
 
 #include "coordinator/tokenizer/tokenizer.h"
 
-enum tern_chat_form { TERN_CHAT_NONE, TERN_CHAT_CHATML, TERN_CHAT_LLAMA3, TERN_CHAT_GEMMA };
-
 struct tern_chat_message {
     const char *role; /* "system", "user", "assistant" */
     const char *text; /* valid UTF-8 */
 };
 
-/* How the model's chats look. TERN_UNSUPPORTED (template absent or of an unknown form). */
-enum tern_status tern_chat_recognize(const struct tern_catalog *catalog,
-                                     struct tern_string *template_text, /* out, may be NULL */
-                                     enum tern_chat_form *form, struct tern_error *error);
+/* Is there a template that can be read? TERN_UNSUPPORTED if there is none or it has a statement
+ * that is not supported, TERN_BAD_MODEL if it is malformed; the message says where. */
+enum tern_status tern_chat_check(const struct tern_catalog *catalog, struct tern_error *error);
 
-/* The whole prompt's ids, ready for the assistant's answer, exactly one BOS where the form has one.
- * The same ids as rendering the file's template and tokenizing it with special tokens parsed, as
- * long as the messages hold none. */
+/* The whole prompt's ids, ready for the assistant's answer. It begins with exactly one BOS if the
+ * template writes one or the file wants texts to begin with one. Otherwise the same ids as
+ * rendering the file's template and tokenizing it with special tokens parsed, as long as the
+ * messages hold none. TERN_USAGE: the template refuses these messages, or they are not UTF-8; other
+ * errors as tern_chat_check's and tern_template_render's. */
 enum tern_status tern_chat_prompt(const struct tern_catalog *catalog,
                                   const struct tern_tokenizer *tokenizer,
                                   const struct tern_chat_message *messages, size_t count,

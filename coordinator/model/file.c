@@ -2,6 +2,7 @@
 #include "coordinator/model/file.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,18 +11,20 @@ enum { IDLE_FILES = 4 }; /* files without users that stay open */
 
 struct tern_files {
     struct tern_supervisor *supervisor;
+    struct tern_jobs *jobs;
     struct tern_model_file *list;
     tern_callback changed;
     void *context;
 };
 
-struct tern_files *tern_files_new(struct tern_supervisor *supervisor, tern_callback changed,
-                                  void *context)
+struct tern_files *tern_files_new(struct tern_supervisor *supervisor, struct tern_jobs *jobs,
+                                  tern_callback changed, void *context)
 {
     struct tern_files *files = calloc(1, sizeof *files);
     if (files == NULL)
         return NULL;
-    *files = (struct tern_files){.supervisor = supervisor, .changed = changed, .context = context};
+    *files = (struct tern_files){
+        .supervisor = supervisor, .jobs = jobs, .changed = changed, .context = context};
     return files;
 }
 
@@ -127,6 +130,23 @@ static void continue_fill(struct tern_model_file *file)
     events.failed(events.context, &error);
 }
 
+static void build_tokenizer(struct tern_job *job)
+{
+    struct tern_model_file *file =
+        (void *)((char *)job - offsetof(struct tern_model_file, building));
+    tern_tokenizer_new(file->catalog, &file->tokenizer, &file->tokenizer_error);
+}
+
+static void on_built(struct tern_job *job)
+{
+    struct tern_model_file *file =
+        (void *)((char *)job - offsetof(struct tern_model_file, building));
+    file->state = TERN_FILE_OPEN;
+    file->files->changed(file->files->context);
+    tern_file_release(file);
+}
+
+/* A large vocabulary takes a good part of a second; the file is used by the work meanwhile. */
 static void open_file(struct tern_model_file *file, const struct tern_segment *segment)
 {
     struct tern_error error;
@@ -135,9 +155,11 @@ static void open_file(struct tern_model_file *file, const struct tern_segment *s
         fail(file, &error);
         return;
     }
-    tern_tokenizer_new(file->catalog, &file->tokenizer, &file->tokenizer_error);
-    file->state = TERN_FILE_OPEN;
-    file->files->changed(file->files->context);
+    file->built = true;
+    file->users++;
+    file->building =
+        (struct tern_job){.bytes = TERN_SHORT_JOB + 1, .run = build_tokenizer, .done = on_built};
+    tern_jobs_add(file->files->jobs, &file->building);
 }
 
 static void on_catalog(void *context, const struct tern_segment *segment)
@@ -171,8 +193,8 @@ static void on_failed(void *context, const struct tern_error *error)
     struct tern_model_file *file = context;
     const struct tern_error copy = *error;
     const struct tern_fill_events events = end_fill(file);
-    if (file->state == TERN_FILE_OPENING)
-        fail(file, &copy);
+    if (file->state == TERN_FILE_OPENING && !file->built)
+        fail(file, &copy); /* later the file is of use without this loader */
     else if (events.failed != NULL)
         events.failed(events.context, &copy);
 }

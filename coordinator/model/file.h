@@ -9,6 +9,7 @@
 #ifndef TERN_MODEL_FILE_H
 #define TERN_MODEL_FILE_H
 
+#include "coordinator/jobs.h"
 #include "coordinator/supervise.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "proto/catalog.h"
@@ -46,6 +47,8 @@ struct tern_model_file {
     struct tern_catalog *catalog;
     struct tern_tokenizer *tokenizer;  /* NULL: tokenizer_error says why */
     struct tern_error tokenizer_error; /* the catalog may be of use without a tokenizer */
+    struct tern_job building;          /* of the tokenizer, beside the loop */
+    bool built;                        /* or being built */
     uint32_t users;
     uint64_t used_ns; /* when the last user left */
     struct tern_loader *loader;
@@ -58,8 +61,9 @@ struct tern_model_file {
 };
 
 /* `changed` is called from the loop whenever a file left OPENING. */
-struct tern_files *tern_files_new(struct tern_supervisor *supervisor, tern_callback changed,
-                                  void *context); /* NULL: out of memory */
+struct tern_files *tern_files_new(struct tern_supervisor *supervisor, struct tern_jobs *jobs,
+                                  tern_callback changed, void *context); /* NULL: out of memory */
+/* No job runs any more. */
 void tern_files_free(struct tern_files *files);
 
 /* TERN_BAD_MODEL if there is no such file. */

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long a worker may take to unmap what was unloaded; what it still holds then counts as used.
+ */
+#define RELEASE_NS (5ull * 1000 * 1000 * 1000)
+
 struct tern_models {
     struct tern_supervisor *supervisor;
     struct tern_scheduler *scheduler;
@@ -16,9 +20,15 @@ struct tern_models {
     struct tern_model *list;
     uint32_t last_number; /* of a binding */
     uint64_t leaving;     /* bytes of models just unloaded, which processes still map */
+    uint64_t unloaded_ns; /* when one was, 0: never */
     tern_callback changed;
     void *context;
 };
+
+static void on_released(void *context)
+{
+    tern_models_advance(context);
+}
 
 struct tern_models *tern_models_new(struct tern_supervisor *supervisor,
                                     struct tern_scheduler *scheduler, struct tern_files *files,
@@ -32,6 +42,7 @@ struct tern_models *tern_models_new(struct tern_supervisor *supervisor,
                                    .files = files,
                                    .changed = changed,
                                    .context = context};
+    tern_supervisor_on_released(supervisor, on_released, models);
     return models;
 }
 
@@ -77,6 +88,7 @@ static void unload(struct tern_model *model)
     if (model->bound)
         tern_supervisor_release(models->supervisor, model->lane.number);
     models->leaving += tern_model_committed(model);
+    models->unloaded_ns = tern_now_ns();
     tern_model_strip(model);
     tern_file_release(model->file);
     free(model);
@@ -88,6 +100,7 @@ void tern_models_free(struct tern_models *models)
         return;
     while (models->list != NULL)
         unload(models->list);
+    tern_supervisor_on_released(models->supervisor, NULL, NULL);
     free(models);
 }
 
@@ -348,6 +361,13 @@ static bool advance_opening(struct tern_model *model)
     return true;
 }
 
+/* Memory that the worker still maps cannot be counted on, nor may it be counted as used. */
+static bool memory_settles(const struct tern_models *models)
+{
+    return tern_supervisor_releasing(models->supervisor) &&
+           tern_now_ns() - models->unloaded_ns < RELEASE_NS;
+}
+
 /* False: nothing could be done yet. */
 static bool advance_waiting(struct tern_model *model)
 {
@@ -363,6 +383,8 @@ static bool advance_waiting(struct tern_model *model)
         model->pinned |= other->pinned;
         return news; /* comes again when that one is gone */
     }
+    if (memory_settles(model->models))
+        return false;
     if (start(model, &error) == TERN_OK)
         model->state = TERN_MODEL_FILLING;
     else
@@ -512,7 +534,10 @@ void tern_model_progress(const struct tern_model *model, char text[160], uint64_
     *done = model->fill_done;
     *all = model->fill_all;
     if (model->state == TERN_MODEL_WAITING)
-        snprintf(text, 160, "waiting until requests with other settings have finished");
+        snprintf(text, 160, "%s",
+                 tern_supervisor_releasing(model->models->supervisor)
+                     ? "waiting until the memory of an unloaded model is free"
+                     : "waiting until requests with other settings have finished");
     else if (model->state == TERN_MODEL_READY)
         snprintf(text, 160, "waiting");
     else

@@ -56,20 +56,38 @@ static enum tern_status read_names(const struct tern_message *message, struct te
     return TERN_OK;
 }
 
+/* A count up to `most`; 0 where the message has none. */
+static enum tern_status read_count(const struct tern_message *message, enum tern_field field,
+                                   const char *name, uint32_t most, uint32_t *count,
+                                   struct tern_error *error)
+{
+    const uint64_t value = tern_message_u64(message, field, 0);
+    if (value > most)
+        return tern_fail(error, TERN_USAGE, "%" PRIu64 " %s: at most %" PRIu32 " are possible",
+                         value, name, most);
+    *count = (uint32_t)value;
+    return TERN_OK;
+}
+
 enum tern_status tern_options_read(const struct tern_message *message, struct tern_options *options,
                                    struct tern_error *error)
 {
     *options = (struct tern_options){
-        .threads = (uint32_t)tern_message_u64(message, TERN_F_THREADS, 0),
-        .batch = (uint32_t)tern_message_u64(message, TERN_F_BATCH, 0),
         .context = tern_message_u64(message, TERN_F_CTX, 0),
         .unfused = tern_message_bool(message, TERN_F_UNFUSED),
     };
+    enum tern_status status =
+        read_count(message, TERN_F_THREADS, "threads", TERN_MAX_THREADS, &options->threads, error);
+    if (status == TERN_OK)
+        status = read_count(message, TERN_F_BATCH, "rows of a step", TERN_MAX_ROWS, &options->batch,
+                            error);
+    if (status != TERN_OK)
+        return status;
     if (options->threads == 0)
         options->threads = tern_usable_cores("");
     if (options->batch == 0)
         options->batch = DEFAULT_BATCH;
-    const enum tern_status status = read_tier(message, &options->tier, error);
+    status = read_tier(message, &options->tier, error);
     return status == TERN_OK ? read_names(message, options, error) : status;
 }
 

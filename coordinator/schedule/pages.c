@@ -48,9 +48,9 @@ void tern_pages_give(struct tern_pages *pages, uint32_t page)
         pages->stack[pages->free++] = page;
 }
 
-bool tern_pages_alone(const struct tern_pages *pages, uint32_t page)
+uint32_t tern_pages_holders(const struct tern_pages *pages, uint32_t page)
 {
-    return page < pages->count && pages->holders[page] == 1;
+    return page < pages->count ? pages->holders[page] : 0;
 }
 
 uint32_t tern_pages_available(const struct tern_pages *pages)

@@ -23,8 +23,8 @@ bool tern_pages_take(struct tern_pages *pages, uint32_t *page);
 void tern_pages_share(struct tern_pages *pages, uint32_t page);
 /* One holder less: the last one's page is free. */
 void tern_pages_give(struct tern_pages *pages, uint32_t page);
-/* Has the page just one holder? */
-bool tern_pages_alone(const struct tern_pages *pages, uint32_t page);
+/* 0: the page is free. */
+uint32_t tern_pages_holders(const struct tern_pages *pages, uint32_t page);
 
 uint32_t tern_pages_available(const struct tern_pages *pages);
 uint32_t tern_pages_count(const struct tern_pages *pages);

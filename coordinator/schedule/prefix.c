@@ -79,6 +79,34 @@ void tern_prefix_drop_all(struct tern_lane *lane)
         ;
 }
 
+/* Kept prefixes that hold this page, and whether `self` is the first of them. Prefixes share only
+ * what they begin with, so that a page has the same place in all of them. */
+static uint32_t kept_holders(const struct tern_lane *lane, const struct tern_prefix *self,
+                             uint32_t place, bool *first)
+{
+    uint32_t holders = 0;
+    for (const struct tern_prefix *i = lane->kept; i != NULL; i = i->next) {
+        if (place >= i->pages || i->page[place] != self->page[place])
+            continue;
+        if (holders++ == 0)
+            *first = i == self;
+    }
+    return holders;
+}
+
+uint32_t tern_prefix_pages(const struct tern_lane *lane)
+{
+    uint32_t pages = 0;
+    for (const struct tern_prefix *i = lane->kept; i != NULL; i = i->next)
+        for (uint32_t place = 0; place < i->pages; place++) {
+            bool first = false;
+            const uint32_t holders = kept_holders(lane, i, place, &first);
+            if (first && holders == tern_pages_holders(lane->pages, i->page[place]))
+                pages++;
+        }
+    return pages;
+}
+
 /* ---- keeping ---- */
 
 /* A kept prefix that holds all of these ids. */
@@ -151,7 +179,7 @@ static bool can_take_over(const struct tern_lane *lane, const struct tern_prefix
                           uint32_t from)
 {
     return prefix->count - from < TERN_PAGE_POSITIONS &&
-           tern_pages_alone(lane->pages, prefix->page[from / TERN_PAGE_POSITIONS]);
+           tern_pages_holders(lane->pages, prefix->page[from / TERN_PAGE_POSITIONS]) == 1;
 }
 
 struct tern_prefix_match tern_prefix_find(struct tern_lane *lane,

@@ -1,6 +1,7 @@
 /* What `tern ps` and `tern load` show, as JSON. */
 #include "coordinator/model/load.h"
 #include "coordinator/model/options.h"
+#include "coordinator/schedule/prefix.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/values.h"
 #include "proto/tier.h"
@@ -63,11 +64,14 @@ static void put_sessions(json_t *value, const struct tern_lane *lane)
     put_number(value, "queued", queued);
 }
 
-static void put_pages(json_t *value, const struct tern_pages *pages)
+/* Those of sessions; those that only kept prefixes hold, which give way to sessions; the rest. */
+static void put_pages(json_t *value, const struct tern_lane *lane)
 {
-    const uint32_t count = tern_pages_count(pages), available = tern_pages_available(pages);
+    const uint32_t count = tern_pages_count(lane->pages), kept = tern_prefix_pages(lane);
+    const uint32_t available = tern_pages_available(lane->pages);
     put_number(value, "pages", count);
-    put_number(value, "pages_used", count - available);
+    put_number(value, "pages_used", count - available - kept);
+    put_number(value, "pages_kept", kept);
     put_number(value, "pages_free", available);
     put_number(value, "page_positions", TERN_PAGE_POSITIONS);
 }
@@ -90,7 +94,7 @@ static json_t *model_value(const struct tern_model *model)
     put_number(value, "planned_bytes", tern_model_planned(model));
     put_number(value, "resident_bytes", tern_model_committed(model));
     if (model->lane.pages != NULL)
-        put_pages(value, model->lane.pages);
+        put_pages(value, &model->lane);
     put_sessions(value, &model->lane);
     put_value(value, "tokens", tokens_value(&model->lane.figures));
     return value;

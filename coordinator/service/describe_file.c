@@ -127,17 +127,12 @@ static void put_tokenizer(json_t *root, json_t *unsupported, const struct tern_m
 
 static void put_chat(json_t *root, json_t *notes, const struct tern_catalog *catalog)
 {
-    static const char *const forms[] = {
-        [TERN_CHAT_CHATML] = "chatml", [TERN_CHAT_LLAMA3] = "llama3", [TERN_CHAT_GEMMA] = "gemma"};
-    enum tern_chat_form form;
-    struct tern_error error = {.message = "the model has no chat template; use --raw"};
+    struct tern_error error;
     put_flag(root, "chat_template", tern_catalog_has(catalog, "tokenizer.chat_template"));
-    if (tern_chat_recognize(catalog, NULL, &form, &error) == TERN_OK && form != TERN_CHAT_NONE) {
-        put_text(root, "chat", forms[form]);
-        return;
-    }
-    put_value(root, "chat", json_null());
-    put_reason(notes, error.message);
+    const bool usable = tern_chat_check(catalog, &error) == TERN_OK;
+    put_flag(root, "chat", usable);
+    if (!usable)
+        put_reason(notes, error.message);
 }
 
 /* ---- memory ---- */

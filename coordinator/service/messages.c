@@ -148,8 +148,12 @@ void tern_request_loaded(struct tern_request *request)
 static void refuse(struct tern_service *service, const struct tern_client *client, uint64_t number,
                    const struct tern_error *error)
 {
-    struct tern_request nobody = {.service = service, .client = *client, .number = number};
-    tern_reply_error(&nobody, error);
+    struct tern_outbox *outbox = tern_outbox_get(&service->outboxes, client);
+    struct tern_request nobody = {
+        .service = service, .client = *client, .outbox = outbox, .number = number};
+    if (outbox != NULL)
+        tern_reply_error(&nobody, error);
+    tern_outbox_release(outbox);
 }
 
 static enum tern_status check_room(struct tern_service *service, const struct tern_client *client,
@@ -163,7 +167,8 @@ static enum tern_status check_room(struct tern_service *service, const struct te
                          "this client's request of that number is still in work");
     if (service->request_count >= TERN_REQUESTS)
         return tern_fail(error, TERN_FAILED,
-                         "the service is full: %d requests are in work; try again later",
+                         "the service is full: %d requests are in work, which is the limit; try "
+                         "again when some have ended (tern ps shows them)",
                          TERN_REQUESTS);
     if (bytes > TERN_REQUEST_BYTES - service->request_bytes)
         return tern_fail(error, TERN_FAILED,
@@ -201,6 +206,11 @@ static void take(struct tern_service *service, const struct tern_client *client,
     if (status == TERN_OK)
         status = check_room(service, client, &message, zmq_msg_size(bytes), &error);
     struct tern_request *request = status == TERN_OK ? calloc(1, sizeof *request) : NULL;
+    if (request != NULL &&
+        (request->outbox = tern_outbox_get(&service->outboxes, client)) == NULL) {
+        free(request);
+        request = NULL;
+    }
     if (status == TERN_OK && request == NULL)
         status = tern_fail(&error, TERN_NO_MEMORY, "out of memory");
     if (status != TERN_OK) {

@@ -10,8 +10,8 @@ void tern_reply_begin(struct tern_pack *pack, enum tern_message_kind kind, uint6
     tern_pack_u64(pack, TERN_F_REQUEST, request);
 }
 
-/* The client vanished, its queue is full although credit bounds it, or there is no memory for its
- * reply: nothing more goes there, since an answer with a gap would look like a whole one. */
+/* The client vanished, does not read what it asks for, or there is no memory for its reply: nothing
+ * more goes there, since an answer with a gap would look like a whole one. */
 static void lose_client(struct tern_service *service, const struct tern_client *client)
 {
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
@@ -23,17 +23,11 @@ static void lose_client(struct tern_service *service, const struct tern_client *
 
 void tern_reply_send(struct tern_request *request, struct tern_pack *pack)
 {
-    size_t size;
-    const void *bytes = tern_pack_end(pack, &size);
-    const struct tern_client *client = &request->client;
-    void *socket = request->service->socket;
-    if (!request->gone &&
-        (bytes == NULL ||
-         zmq_send(socket, client->id, client->bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
-         zmq_send(socket, bytes, size, ZMQ_DONTWAIT) < 0))
-        lose_client(request->service, client);
+    if (request->gone)
+        tern_pack_free(pack);
+    else if (!tern_outbox_send(request->outbox, request->service->socket, pack))
+        lose_client(request->service, &request->client);
     request->sent_ns = tern_now_ns();
-    tern_pack_free(pack);
 }
 
 void tern_reply_stream(struct tern_request *request, struct tern_pack *pack)
@@ -135,6 +129,12 @@ void tern_request_acknowledge(struct tern_request *request, uint64_t count)
         count < request->unacknowledged ? (uint32_t)count : request->unacknowledged;
     if (count > 0)
         request->starved_ns = 0;
+    request->service->again = true; /* what streams without a session goes on */
+    tern_request_resume(request);
+}
+
+void tern_request_resume(struct tern_request *request)
+{
     if (request->session == NULL || request->over)
         return;
     tern_request_update_credit(request);

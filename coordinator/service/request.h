@@ -8,6 +8,7 @@
 
 #include "coordinator/model/model.h"
 #include "coordinator/schedule/chances.h"
+#include "coordinator/service/outbox.h"
 #include "coordinator/service/service.h"
 #include "coordinator/service/stop.h"
 #include "proto/message.h"
@@ -21,8 +22,7 @@ enum {
     TERN_CREDIT_WORK = 32,
     TERN_CREDIT_PROGRESS = 48,
     TERN_CREDIT_PROGRESS_ROWS = 16,
-    TERN_CLIENT_ID = 255, /* bytes of a ROUTER's name for a client, at most */
-    TERN_REQUESTS = 256,  /* in work at one time */
+    TERN_REQUESTS = 256, /* in work at one time */
 };
 /* Bytes of all messages whose requests are in work. */
 #define TERN_REQUEST_BYTES (256u << 20)
@@ -33,11 +33,6 @@ enum {
 /* A request in work is never silent for longer than two of these. */
 #define TERN_PULSE_NS (100ull * 1000 * 1000)
 
-struct tern_client {
-    uint8_t bytes;
-    uint8_t id[TERN_CLIENT_ID];
-};
-
 struct tern_service {
     struct tern_loop *loop;
     void *socket;
@@ -47,6 +42,8 @@ struct tern_service {
     struct tern_scheduler *scheduler;
     struct tern_files *files;
     struct tern_models *models;
+    struct tern_jobs *jobs;
+    struct tern_outbox *outboxes;
     struct tern_request *requests; /* oldest first */
     uint32_t request_count;
     uint64_t request_bytes;
@@ -65,10 +62,24 @@ struct tern_answer {
     bool failed; /* no memory for chances */
 };
 
+/* Texts of a request, worked on by a thread: the request and what it uses stay meanwhile, whatever
+ * becomes of it. The thread reads the message and the file, and writes what is below. */
+struct tern_work {
+    struct tern_job job;
+    struct tern_request *request;
+    bool busy, done; /* the loop's */
+    enum tern_status status;
+    struct tern_error error;   /* if status is not TERN_OK */
+    struct tern_ids ids;       /* a prompt */
+    struct tern_pack *replies; /* TOKENS to send */
+    size_t count, sent;
+};
+
 struct tern_request {
     struct tern_request *next;
     struct tern_service *service;
     struct tern_client client;
+    struct tern_outbox *outbox;
     zmq_msg_t bytes;
     struct tern_message message; /* points into bytes */
     uint64_t number;
@@ -76,7 +87,7 @@ struct tern_request {
     bool finished; /* the last reply was sent (or the client is gone) */
     bool gone;     /* the client is gone */
     bool over;     /* its session ended and the scheduler has let go of it */
-    bool noticed;  /* the client knows the context that was chosen */
+    bool noticed;  /* the client knows what is odd: a short context, a special id */
     uint32_t unacknowledged;
     uint64_t sent_ns;    /* when the newest reply was sent */
     uint64_t starved_ns; /* since when the client is behind, 0: it is not */
@@ -86,6 +97,7 @@ struct tern_request {
     struct tern_model *model;
     struct tern_session *session;
 
+    struct tern_work work;
     struct tern_answer answer; /* generate */
     uint8_t *rows;             /* logits: room for one reply's rows */
 };
@@ -112,6 +124,8 @@ void tern_reply_note(struct tern_request *request, const char *text);
 
 /* `count` replies were taken. */
 void tern_request_acknowledge(struct tern_request *request, uint64_t count);
+/* Its session goes on if credit allows. */
+void tern_request_resume(struct tern_request *request);
 /* What the session may compute with the credit that is left. */
 void tern_request_update_credit(struct tern_request *request);
 
@@ -130,6 +144,14 @@ void tern_request_loaded(struct tern_request *request);
 void tern_request_generate(struct tern_request *request);
 void tern_request_logits(struct tern_request *request);
 void tern_request_ps(struct tern_request *request);
+
+/* Gives the request's texts to a thread; it goes on when work.done. */
+void tern_work_start(struct tern_request *request, void (*run)(struct tern_job *job));
+struct tern_work *tern_work_of(struct tern_job *job);
+void tern_work_free(struct tern_work *work);
+/* Is work.ids a prompt that fits the model? False: not yet, or the request has ended with an
+ * error. */
+bool tern_prompt_ready(struct tern_request *request);
 
 /* Reads what the answer needs of the message: TERN_USAGE, TERN_NO_MEMORY. */
 enum tern_status tern_answer_begin(struct tern_request *request, struct tern_error *error);

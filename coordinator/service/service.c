@@ -13,7 +13,6 @@
 
 enum {
     MESSAGES_AT_ONCE = 64, /* taken from the socket before the loop goes on */
-    HIGH_WATER = 100000,   /* far above what credit allows */
     UNREAD = 32,           /* messages of a client that wait to be taken: each may be 32 MiB */
     LINGER_MS = 500,       /* for last replies at the end */
 };
@@ -30,16 +29,20 @@ static void free_request(struct tern_request *request)
         tern_model_release(request->model);
     if (request->file != NULL)
         tern_file_release(request->file);
+    tern_outbox_release(request->outbox);
+    tern_work_free(&request->work);
     free(request->rows);
     tern_answer_free(&request->answer);
     zmq_msg_close(&request->bytes);
     free(request);
 }
 
-/* A session that still has a step in flight keeps its request until the step is done. */
+/* A session that still has a step in flight keeps its request until the step is done, and so does
+ * a thread that works on its texts. */
 static bool may_be_freed(const struct tern_request *request)
 {
-    return (request->finished || request->gone) && (request->session == NULL || request->over);
+    return (request->finished || request->gone) && !request->work.busy &&
+           (request->session == NULL || request->over);
 }
 
 static void sweep(struct tern_service *service)
@@ -54,6 +57,7 @@ static void sweep(struct tern_service *service)
         *link = request->next;
         free_request(request);
     }
+    tern_outbox_sweep(&service->outboxes);
 }
 
 void tern_request_give_up(struct tern_request *request, const struct tern_error *error)
@@ -87,7 +91,9 @@ static void advance_file(struct tern_request *request)
     }
     switch (request->message.kind) {
     case TERN_MSG_TOKENIZE:
-        warn(request, request->file);
+        if (!request->noticed)
+            warn(request, request->file);
+        request->noticed = true;
         tern_request_tokenize(request);
         return;
     case TERN_MSG_DETOKENIZE:
@@ -140,7 +146,7 @@ static void advance(struct tern_request *request)
     if (request->gone) {
         if (request->session != NULL && !request->over)
             tern_scheduler_cancel(request->service->scheduler, request->session);
-    } else if (!request->finished && request->session == NULL) {
+    } else if (!request->finished && request->session == NULL && !request->work.busy) {
         if (request->file != NULL)
             advance_file(request);
         else if (request->model != NULL)
@@ -200,9 +206,13 @@ static void beat(struct tern_request *request, uint64_t now)
         tern_request_give_up(request, &error);
         return;
     }
+    if (request->session != NULL && request->session->credit == 0)
+        tern_request_resume(request);
     if (now - request->sent_ns < TERN_PULSE_NS)
         return;
-    if (request->session != NULL) {
+    if (request->work.busy) {
+        tern_reply_progress(request, "reading the text", 0, 0);
+    } else if (request->session != NULL) {
         tern_generate_progress(request);
     } else if (request->model != NULL) {
         tern_model_progress(request->model, text, &done, &all);
@@ -218,6 +228,7 @@ static void pulse(void *context)
     const uint64_t now = tern_now_ns();
     service->pulse = 0;
     enter(service);
+    tern_models_advance(service->models); /* some wait for a time */
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
         beat(request, now);
     leave(service);
@@ -249,13 +260,13 @@ static void on_models(void *context)
 static enum tern_status open_socket(struct tern_service *service, void *zmq_context,
                                     const char *address, struct tern_error *error)
 {
-    const int on = 1, high = HIGH_WATER, unread = UNREAD, linger = LINGER_MS;
+    const int on = 1, high = 0, unread = UNREAD, linger = LINGER_MS;
     const int64_t largest = TERN_MESSAGE_MAX + (1 << 20);
     service->socket = zmq_socket(zmq_context, ZMQ_ROUTER);
     if (service->socket == NULL)
         return tern_fail(error, TERN_NO_SERVICE, "cannot make a socket: %s", zmq_strerror(errno));
     zmq_setsockopt(service->socket, ZMQ_ROUTER_MANDATORY, &on, sizeof on);
-    zmq_setsockopt(service->socket, ZMQ_SNDHWM, &high, sizeof high);
+    zmq_setsockopt(service->socket, ZMQ_SNDHWM, &high, sizeof high); /* outboxes bound bytes */
     zmq_setsockopt(service->socket, ZMQ_RCVHWM, &unread, sizeof unread);
     zmq_setsockopt(service->socket, ZMQ_LINGER, &linger, sizeof linger);
     zmq_setsockopt(service->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
@@ -278,7 +289,9 @@ enum tern_status tern_service_new(struct tern_loop *loop, void *zmq_context, con
     service->supervisor = supervisor;
     service->scheduler = scheduler;
     enum tern_status status = open_socket(service, zmq_context, address, error);
-    service->files = tern_files_new(supervisor, on_files, service);
+    if (status == TERN_OK)
+        status = tern_jobs_new(loop, &service->jobs, error);
+    service->files = tern_files_new(supervisor, service->jobs, on_files, service);
     service->models = service->files == NULL ? NULL
                                              : tern_models_new(supervisor, scheduler,
                                                                service->files, on_models, service);
@@ -304,11 +317,13 @@ void tern_service_free(struct tern_service *service)
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
         if (!request->finished)
             tern_reply_error(request, &error);
+    tern_jobs_free(service->jobs);
     while (service->requests != NULL) {
         struct tern_request *request = service->requests;
         service->requests = request->next;
         free_request(request);
     }
+    tern_outbox_free(&service->outboxes);
     tern_models_free(service->models);
     tern_files_free(service->files);
     tern_loop_unwatch(service->loop, service->watch);

@@ -325,7 +325,8 @@ void compute_message(struct tern_supervisor *s, const uint8_t *routing, size_t r
         plans_answer(s, message);
         break;
     case TERN_MSG_RELEASED:
-        break; /* plans' numbers are the caller's to choose; nobody waits for this */
+        plans_released(s, 1);
+        break;
     default:
         tern_log("warning", "the CPU worker sent an unexpected message \"%s\"",
                  tern_message_name(message->kind));

@@ -107,6 +107,9 @@ struct compute {
     struct plan *binding;      /* BIND sent, answer not seen; NULL if released since */
     bool bind_pending;         /* the answer to a BIND is due ... */
     uint32_t bind_number;      /* ... for this plan */
+    uint32_t releases;         /* sent to this incarnation and not answered */
+    tern_callback released;    /* all are answered */
+    void *released_context;
     struct flight flight[TERN_STEP_RING];
     size_t flights;
     struct lost lost[TERN_STEP_RING]; /* told when the successor is ready */
@@ -179,6 +182,8 @@ void plans_answer(struct tern_supervisor *s, const struct tern_message *message)
 /* The worker died, in `binding` if it was binding a plan, or before hello. */
 void plans_death(struct tern_supervisor *s, enum tern_death death, bool before_hello,
                  const char *how);
+/* The worker unmapped so many of the plans that were released; after a death all of them. */
+void plans_released(struct tern_supervisor *s, uint32_t count);
 void plans_free(struct tern_supervisor *s);
 
 /* steps.c */

@@ -242,6 +242,7 @@ void plans_death(struct tern_supervisor *s, enum tern_death death, bool before_h
         given_up = plan->next;
         give_up(s, plan, how);
     }
+    plans_released(s, UINT32_MAX);
 }
 
 /* ---- the caller's side ---- */
@@ -300,6 +301,28 @@ void tern_supervisor_release(struct tern_supervisor *s, uint32_t number)
     struct tern_pack pack;
     tern_pack_begin(&pack, TERN_MSG_RELEASE);
     tern_pack_u64(&pack, TERN_F_PLAN, number);
-    send_control(s, &pack);
+    if (send_control(s, &pack))
+        s->compute.releases++;
     plans_next(s);
+}
+
+bool tern_supervisor_releasing(const struct tern_supervisor *s)
+{
+    return s->compute.releases > 0;
+}
+
+void tern_supervisor_on_released(struct tern_supervisor *s, tern_callback released, void *context)
+{
+    s->compute.released = released;
+    s->compute.released_context = context;
+}
+
+void plans_released(struct tern_supervisor *s, uint32_t count)
+{
+    struct compute *c = &s->compute;
+    if (c->releases == 0)
+        return;
+    c->releases -= count < c->releases ? count : c->releases;
+    if (c->releases == 0 && c->released != NULL)
+        c->released(c->released_context);
 }

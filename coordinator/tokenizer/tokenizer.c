@@ -21,7 +21,14 @@ static const char *const known_ends[] = {
     "<|return|>",
     "<|call|>",
     "<｜end▁of▁sentence｜>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|endofturn|>",
+    "<turn|>",
+    "<seed:eos>",
 };
+
+/* Ends a turn, but where there is <|return|> it only ends one of a turn's several messages. */
+static const char message_end[] = "<|end|>", turn_end[] = "<|return|>";
 
 static bool equals(struct tern_string string, const char *text)
 {
@@ -49,22 +56,31 @@ static void add_end(struct tern_tokenizer *t, int64_t id)
         t->end[t->ends++] = (uint32_t)id;
 }
 
+/* The token of this text if it is a control token, or NULL. */
+static const struct added_token *find_control(const struct tern_tokenizer *t, const char *text)
+{
+    const struct added_token *token = added_find(&t->added, text, strlen(text));
+    return token != NULL && token->control ? token : NULL;
+}
+
 static enum tern_status find_ends(const struct tern_catalog *catalog, struct tern_tokenizer *t,
                                   struct tern_error *error)
 {
     enum { KNOWN = sizeof known_ends / sizeof known_ends[0] };
-    t->end = calloc(KNOWN + 3, sizeof *t->end);
+    t->end = calloc(KNOWN + 4, sizeof *t->end);
     if (t->end == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory for end tokens");
     add_end(t, t->vocabulary.eos);
     add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eot_token_id", &t->vocabulary));
     add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eom_token_id", &t->vocabulary));
     for (size_t i = 0; i < KNOWN; i++) {
-        const struct added_token *token =
-            added_find(&t->added, known_ends[i], strlen(known_ends[i]));
-        if (token != NULL && token->control)
+        const struct added_token *token = find_control(t, known_ends[i]);
+        if (token != NULL)
             add_end(t, token->id);
     }
+    const struct added_token *end = find_control(t, message_end);
+    if (end != NULL && find_control(t, turn_end) == NULL)
+        add_end(t, end->id);
     qsort(t->end, t->ends, sizeof *t->end, compare_ids);
     return TERN_OK;
 }

@@ -173,10 +173,10 @@ class Ends(World):
         """SIGINT, SIGKILL, and SIGSTOP first, in the prompt and while tokens come."""
         want = self.ids()
         path = self.service.root / "long.json"
-        path.write_text(json.dumps((self.tokens * 40)[:900]))
         chance = random.Random(6)
         for i in range(18):
-            process = self.service.start("run", self.model, "--tokens", path, "--ids", "-n", 5000,
+            path.write_text(json.dumps([i] + (self.tokens * 40)[:900]))  # nothing of it is kept
+            process = self.service.start("run", self.model, "--tokens", path, "--ids", "-n", 7200,
                                          "--ignore-eos", "--ctx", 8192)
             time.sleep(chance.uniform(0, 0.4))
             if i % 3 == 0:

@@ -1,5 +1,6 @@
 /* coordinator/memory: what is free and how many cores can run, over made-up proc and sys trees. */
 #include "coordinator/memory.h"
+#include "proto/board.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -106,6 +107,8 @@ static void machine_without_groups(void **state)
     assert_memory(4 * GIB, 2 * GIB, GIB);
     put("proc/meminfo", "MemTotal: 4194304 kB\nMemFree: 1048576 kB\n");
     assert_memory(4 * GIB, GIB, GIB);
+    put("proc/meminfo", "MemTotal: 4194304 kB\nMemAvailable: 8388608 kB\n");
+    assert_memory(4 * GIB, 4 * GIB, GIB);
 }
 
 static void broken_meminfo(void **state)
@@ -187,6 +190,12 @@ static void version1_limit(void **state)
     assert_int_equal(tern_usable_cores(root), 4);
     put("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "250000\n");
     assert_int_equal(tern_usable_cores(root), 2);
+    put("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "50000\n");
+    assert_int_equal(tern_usable_cores(root), 1);
+    put("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "399999\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(tern_usable_cores(root), 3);
 }
 
 /* A container without a namespace of its own: the path names the host's folders, the mount shows
@@ -207,6 +216,107 @@ static void mount_of_a_part(void **state)
     assert_memory(2 * GIB, GIB, 2 * GIB / 10);
 }
 
+/* Names with spaces, colons and backslashes; the mount's are written in octal, the path is not. */
+static void odd_names(void **state)
+{
+    (void)state;
+    put_machine();
+    put("proc/self/cgroup", "0::/a b:c\\d.scope/in ner\n");
+    put("proc/self/mountinfo", "31 24 0:26 /a\\040b:c\\134d.scope /sys/fs/my\\040groups rw "
+                               "shared:9 master:1 - cgroup2 none rw\n");
+    put_number("sys/fs/my groups/in ner/memory.max", 2 * GIB);
+    put_number("sys/fs/my groups/in ner/memory.current", GIB);
+    put("sys/fs/my groups/in ner/cpu.max", "300000 100000\n");
+    assert_memory(2 * GIB, GIB, 2 * GIB / 10);
+    assert_int_equal(tern_usable_cores(root), 3);
+    put("proc/self/cgroup", "no colons\n:\n::\n0:\n\n0::/a b:c\\d.scope/in ner (deleted)\n");
+    assert_memory(32 * GIB, 20 * GIB, 32 * GIB / 10);
+}
+
+/* A path that leads out of the namespace: only the top of what is mounted can be known. */
+static void outside_the_namespace(void **state)
+{
+    (void)state;
+    put_machine();
+    put_version2("/../../other");
+    put_number("sys/other/memory.max", MIB);
+    put_number("sys/fs/cgroup/memory.max", 3 * GIB);
+    put_number("sys/fs/cgroup/memory.current", GIB);
+    assert_memory(3 * GIB, 2 * GIB, 3 * GIB / 10);
+}
+
+/* Of several mounts the one that shows the group; behind more mounts than fit a page or two. */
+static void several_mounts(void **state)
+{
+    (void)state;
+    enum { MOUNTS = 3000, LINE = 100 };
+    char *text = malloc(MOUNTS * LINE + 1000), *end = text;
+    assert_non_null(text);
+    put_machine();
+    for (int i = 0; i < MOUNTS; i++)
+        end += sprintf(end, "%d 1 0:50 / /var/lib/box/%d/merged rw - overlay overlay rw\n", i, i);
+    strcpy(end, "31 24 0:26 /elsewhere /mnt/part rw - cgroup2 cgroup2 rw\n"
+                "32 24 0:26 / /mnt/gone rw - cgroup2 cgroup2 rw\n"
+                "33 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+                "34 24 0:26 / /mnt/later rw - cgroup2 cgroup2 rw\n");
+    put("proc/self/mountinfo", text);
+    free(text);
+    put("proc/self/cgroup", "0::/box\n");
+    put_number("mnt/part/memory.max", MIB);
+    put_number("sys/fs/cgroup/box/memory.max", 2 * GIB);
+    put_number("sys/fs/cgroup/box/memory.current", GIB);
+    assert_memory(2 * GIB, GIB, 2 * GIB / 10);
+}
+
+/* Version 1 for memory, version 2 for the CPU, as systemd's hybrid and some containers have it. */
+static void both_versions(void **state)
+{
+    (void)state;
+    put_machine();
+    put("proc/self/cgroup", "3:memory:/m\n0::/u\n");
+    put("proc/self/mountinfo", "31 24 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+                               "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n");
+    put_number("sys/fs/cgroup/memory/m/memory.limit_in_bytes", 2 * GIB);
+    put_number("sys/fs/cgroup/memory/m/memory.usage_in_bytes", GIB);
+    put("sys/fs/cgroup/unified/u/cpu.max", "250000 100000\n");
+    assert_memory(2 * GIB, GIB, 2 * GIB / 10);
+    assert_int_equal(tern_usable_cores(root), 2);
+}
+
+/* Without /proc/self/cgroup, mountinfo, or both: the usual places. */
+static void little_of_proc(void **state)
+{
+    (void)state;
+    put_machine();
+    put_number("sys/fs/cgroup/memory.max", 2 * GIB);
+    put_number("sys/fs/cgroup/memory.current", GIB);
+    put("sys/fs/cgroup/cpu.max", "50000 100000\n");
+    assert_memory(2 * GIB, GIB, 2 * GIB / 10);
+    assert_int_equal(tern_usable_cores(root), 1);
+    put("proc/self/mountinfo", "31 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    assert_memory(2 * GIB, GIB, 2 * GIB / 10);
+    put_number("sys/fs/cgroup/memory/memory.limit_in_bytes", GIB);
+    put("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n");
+    assert_memory(GIB, GIB, GIB / 10);
+}
+
+/* Folders stand for files that cannot be read, whoever runs the test. */
+static void unreadable_files(void **state)
+{
+    (void)state;
+    put_machine();
+    put_version2("/a");
+    put_number("sys/fs/cgroup/a/memory.max", 2 * GIB);
+    put("sys/fs/cgroup/a/memory.current/x", "");
+    put("sys/fs/cgroup/a/memory.stat/x", "");
+    put("sys/fs/cgroup/a/cpu.max/x", "");
+    assert_memory(2 * GIB, 2 * GIB, 2 * GIB / 10);
+    assert_int_equal(tern_usable_cores(root), 4);
+    put("sys/fs/cgroup/a/memory.max", "-5\n");
+    put("sys/fs/cgroup/a/memory.high", "99999999999999999999999\n");
+    assert_memory(32 * GIB, 20 * GIB, 32 * GIB / 10);
+}
+
 static void cores_of_the_machine(void **state)
 {
     (void)state;
@@ -224,6 +334,9 @@ static void cores_without_sys(void **state)
     assert_int_equal(tern_usable_cores(root), 1);
     put("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-2,64-65\n");
     assert_int_equal(tern_usable_cores(root), 5);
+    /* More than a plan can have threads. */
+    put("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-767\n");
+    assert_int_equal(tern_usable_cores(root), TERN_MAX_THREADS);
 }
 
 static void cores_under_a_quota(void **state)
@@ -262,10 +375,23 @@ static void this_machine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_tree(machine_without_groups), in_tree(broken_meminfo),        in_tree(version2_limit),
-        in_tree(version2_limit_above),   in_tree(loose_limit),           in_tree(version1_limit),
-        in_tree(mount_of_a_part),        in_tree(cores_of_the_machine),  in_tree(cores_without_sys),
-        in_tree(cores_under_a_quota),    cmocka_unit_test(this_machine),
+        in_tree(machine_without_groups),
+        in_tree(broken_meminfo),
+        in_tree(version2_limit),
+        in_tree(version2_limit_above),
+        in_tree(loose_limit),
+        in_tree(version1_limit),
+        in_tree(odd_names),
+        in_tree(outside_the_namespace),
+        in_tree(several_mounts),
+        in_tree(both_versions),
+        in_tree(little_of_proc),
+        in_tree(unreadable_files),
+        in_tree(mount_of_a_part),
+        in_tree(cores_of_the_machine),
+        in_tree(cores_without_sys),
+        in_tree(cores_under_a_quota),
+        cmocka_unit_test(this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,6 +191,7 @@ static void topology_from_a_file(void **state)
     struct tern_cores found, again;
     tern_cores_find(NULL, &found);
     assert_true(found.count >= 1 && found.usable >= 1 && found.usable <= found.count);
+    assert_true(found.runnable >= found.usable);
     /* An unusable file is no reason to fail: the affinity mask remains. */
     tern_cores_find("/nonexistent/topology.xml", &again);
     assert_true(again.count >= 1 && again.usable >= 1);

@@ -134,6 +134,7 @@ static void a_turn_computes_only_what_is_new(void **state)
         for (uint32_t i = 0; i < 30; i++)
             ids[count++] = (turn * 37 + i) % FAKE_VOCABULARY;
         assert_int_equal(lane.kept_count, 1);
+        assert_int_equal(tern_prefix_pages(&lane), tern_pages_for(known));
     }
     close_lane();
 }

@@ -73,6 +73,11 @@ uint32_t tern_pool_usable_cores(const struct tern_pool *pool)
     return pool->cores.usable;
 }
 
+uint32_t tern_pool_runnable(const struct tern_pool *pool)
+{
+    return pool->cores.runnable;
+}
+
 /* ---- the pool's threads ---- */
 
 /* Until the ticket differs from `seen`: spins, then sleeps. The order "say asleep, look again" here

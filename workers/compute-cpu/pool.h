@@ -46,6 +46,8 @@ uint64_t tern_pool_spin_ns(const struct tern_pool *pool, uint32_t threads);
  * spinning. */
 bool tern_spin_on(uint64_t began_ns, uint64_t spin_ns);
 
+/* Of the cores the pool was made with. */
 uint32_t tern_pool_usable_cores(const struct tern_pool *pool);
+uint32_t tern_pool_runnable(const struct tern_pool *pool);
 
 #endif

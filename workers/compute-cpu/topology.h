@@ -6,13 +6,13 @@
 #ifndef TERN_CPU_TOPOLOGY_H
 #define TERN_CPU_TOPOLOGY_H
 
+#include "proto/board.h"
 #include <stdint.h>
-
-enum { TERN_MAX_THREADS = 512 };
 
 struct tern_cores {
     uint32_t count;                 /* physical cores this process may run on, >= 1 */
     uint32_t usable;                /* what the cgroup's quota leaves of them, whole, >= 1 */
+    uint32_t runnable;              /* threads that can run at once: processors or quota, >= 1 */
     uint32_t cpu[TERN_MAX_THREADS]; /* the processor (operating system's number) of each core */
 };
 

@@ -17,7 +17,9 @@ struct tern_cgroup {
 };
 
 /* The group that `controller` ("memory", "cpu") of version 1 has this process in, or the group of
- * version 2 (controller NULL). `root` as in memory.h. False if there is none. */
+ * version 2 (controller NULL). `root` is "" in
+ * programs; tests pass a folder that holds proc/ and sys/. Where /proc does not tell the path, the
+ * top of the mount. False if there is none. */
 bool tern_cgroup_find(const char *root, const char *controller, struct tern_cgroup *group);
 
 /* Goes one level up; false at the top. */
@@ -30,6 +32,10 @@ bool tern_cgroup_number(const struct tern_cgroup *group, const char *file, uint6
 /* The number after `key` in a file of lines "key number". */
 bool tern_cgroup_stat(const struct tern_cgroup *group, const char *file, const char *key,
                       uint64_t *value);
+
+/* CPU time that quotas (cpu.max, or cpu.cfs_quota_us over cpu.cfs_period_us) leave this process at
+ * every level up, in whole cores, at least 1; 0: no quota. */
+uint32_t tern_cgroup_cores(const char *root);
 
 /* Reads a small file as text. For what else lies in proc and sys. */
 bool tern_read_text(const char *path, char *text, size_t size);

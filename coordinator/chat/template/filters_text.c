@@ -1,0 +1,308 @@
+/* Filters that give a text or a number. */
+#include "coordinator/chat/template/functions.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+typedef const struct arguments *args;
+
+static void no_arguments(struct work *w, const char *name, args given)
+{
+    arguments_bind(w, name, given, (const char *const[]){NULL}, 0, NULL);
+}
+
+static struct value in_case(struct work *w, struct value v, args given, enum text_case which)
+{
+    no_arguments(w, "filter", given);
+    return value_text(text_in_case(w, value_string(w, v), which));
+}
+
+static struct value upper(struct work *w, struct value v, args given)
+{
+    return in_case(w, v, given, TEXT_UPPER);
+}
+
+static struct value lower(struct work *w, struct value v, args given)
+{
+    return in_case(w, v, given, TEXT_LOWER);
+}
+
+static struct value capitalize(struct work *w, struct value v, args given)
+{
+    return in_case(w, v, given, TEXT_CAPITALIZE);
+}
+
+/* Words begin after white space and - ( { [ <. */
+static struct value title(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "title", given);
+    const struct text *text = value_string(w, v);
+    struct builder b = {0};
+    for (size_t at = 0; at < text->length;) {
+        size_t end = at;
+        while (end < text->length && strchr(" \t\n\r\f\v-({[<", text->bytes[end]) == NULL)
+            end++;
+        if (end < text->length && text->bytes[end] == '\0')
+            end++;
+        builder_add(w, &b, text_in_case(w, text_slice(w, text, at, end), TEXT_CAPITALIZE));
+        at = end;
+        while (at < text->length && text->bytes[at] != '\0' &&
+               strchr(" \t\n\r\f\v-({[<", text->bytes[at]) != NULL)
+            at++;
+        builder_add(w, &b, text_slice(w, text, end, at));
+    }
+    return value_text(builder_text(w, &b));
+}
+
+static struct value string(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "string", given);
+    return value_text(value_string(w, v));
+}
+
+static struct value trim(struct work *w, struct value v, args given)
+{
+    struct value chars;
+    arguments_bind(w, "trim", given, NAMES("chars"), 0, &chars);
+    const struct text *set = chars.kind == VALUE_NONE ? NULL : argument_text(w, chars, NULL);
+    return value_text(text_strip(w, value_string(w, v), set, TEXT_LEFT | TEXT_RIGHT));
+}
+
+static struct value replace(struct work *w, struct value v, args given)
+{
+    struct value a[3];
+    arguments_bind(w, "replace", given, NAMES("old", "new", "count"), 2, a);
+    const int64_t limit = a[2].kind == VALUE_NONE ? -1 : argument_int(w, a[2], -1);
+    return value_text(
+        text_replace(w, value_string(w, v), value_string(w, a[0]), value_string(w, a[1]), limit));
+}
+
+static struct value escape(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "escape", given);
+    return value_text(text_escape(w, value_string(w, v)));
+}
+
+static struct value force_escape(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "forceescape", given);
+    return value_text(text_escape(w, text_with_safe(w, value_string(w, v), false)));
+}
+
+static struct value safe(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "safe", given);
+    return value_text(text_with_safe(w, value_string(w, v), true));
+}
+
+static struct value tojson(struct work *w, struct value v, args given)
+{
+    struct value a[4];
+    struct json_style style = {.indent = -1};
+    arguments_bind(w, "tojson", given, NAMES("ensure_ascii", "indent", "separators", "sort_keys"),
+                   0, a);
+    style.ascii = value_truth(a[0]);
+    if (a[1].kind != VALUE_NONE)
+        style.indent = argument_int(w, a[1], -1);
+    if (a[2].kind != VALUE_NONE && a[2].kind != VALUE_ABSENT) {
+        const struct value both = value_items(w, a[2]);
+        if (both.list->count != 2)
+            work_fail(w, TERN_BAD_MODEL, "two separators are needed");
+        style.item_separator = argument_text(w, both.list->item[0], NULL);
+        style.key_separator = argument_text(w, both.list->item[1], NULL);
+    }
+    style.sort_keys = value_truth(a[3]);
+    return value_text(json_text(w, v, &style));
+}
+
+/* Each line but the first (unless `first`) gets `by` before it; empty ones only if `blank`. */
+static struct value indent(struct work *w, struct value v, args given)
+{
+    struct value a[3];
+    struct builder by = {0}, b = {0};
+    arguments_bind(w, "indent", given, NAMES("width", "first", "blank"), 0, a);
+    if (a[0].kind == VALUE_STRING) {
+        builder_add(w, &by, a[0].text);
+    } else {
+        const int64_t width = argument_int(w, a[0], 4);
+        builder_repeat(w, &by, " ", width < 0 ? 0 : (size_t)width);
+    }
+    const struct text *text = value_string(w, v), *margin = builder_text(w, &by);
+    if (v.kind != VALUE_STRING)
+        work_fail(w, TERN_BAD_MODEL, "indent needs a string, not '%s'", value_kind_name(v));
+    bool wanted = value_truth(a[1]);
+    for (size_t at = 0;;) {
+        const size_t found = text_find(w, text, text_of(w, "\n"), at);
+        const size_t end = found == SIZE_MAX ? text->length : found;
+        if (wanted && (at == 0 || end > at || value_truth(a[2])))
+            builder_add(w, &b, margin);
+        builder_add(w, &b, text_slice(w, text, at, end));
+        if (found == SIZE_MAX)
+            return value_text(builder_text(w, &b));
+        builder_literal(w, &b, "\n");
+        at = found + 1;
+        wanted = true;
+    }
+}
+
+/* A text as a C string of at most 60 bytes without white space around; "" if it is longer. */
+static void number_text(struct work *w, struct value v, char out[64])
+{
+    out[0] = '\0';
+    if (v.kind != VALUE_STRING)
+        return;
+    const struct text *text = text_strip(w, v.text, NULL, TEXT_LEFT | TEXT_RIGHT);
+    if (text->length > 60 || memchr(text->bytes, '\0', text->length) != NULL ||
+        memchr(text->bytes, 'x', text->length) != NULL ||
+        memchr(text->bytes, 'X', text->length) != NULL)
+        return; /* strtod would take hexadecimal numbers */
+    memcpy(out, text->bytes, text->length);
+    out[text->length] = '\0';
+}
+
+static struct value to_int(struct work *w, struct value v, args given)
+{
+    struct value a[2];
+    char text[64], *end;
+    arguments_bind(w, "int", given, NAMES("default", "base"), 0, a);
+    const struct value otherwise = a[0].kind == VALUE_ABSENT ? value_int(0) : a[0];
+    const int64_t base = argument_int(w, a[1], 10);
+    if (is_whole(v))
+        return value_int(whole_of(v));
+    if (base != 10 && base != 16 && base != 8 && base != 2)
+        work_fail(w, TERN_UNSUPPORTED, "int to this base is not supported");
+    double real = v.kind == VALUE_FLOAT ? v.real : NAN;
+    if (v.kind == VALUE_STRING) {
+        number_text(w, v, text);
+        errno = 0;
+        const long long whole = strtoll(text, &end, (int)base);
+        if (text[0] != '\0' && *end == '\0' && errno == 0)
+            return value_int(whole);
+        real = strtod(text, &end);
+        if (text[0] == '\0' || *end != '\0')
+            return otherwise;
+    }
+    return fabs(real) < 9e18 ? value_int((int64_t)real) : otherwise;
+}
+
+static struct value to_float(struct work *w, struct value v, args given)
+{
+    struct value otherwise;
+    char text[64], *end;
+    arguments_bind(w, "float", given, NAMES("default"), 0, &otherwise);
+    if (otherwise.kind == VALUE_ABSENT)
+        otherwise = value_float(0);
+    if (is_number(v))
+        return value_float(real_of(v));
+    number_text(w, v, text);
+    const double real = strtod(text, &end);
+    return text[0] != '\0' && *end == '\0' ? value_float(real) : otherwise;
+}
+
+static struct value absolute(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "abs", given);
+    if (v.kind == VALUE_FLOAT)
+        return value_float(fabs(v.real));
+    if (!is_whole(v))
+        work_fail(w, TERN_BAD_MODEL, "abs needs a number, not '%s'", value_kind_name(v));
+    return whole_of(v) < 0 ? value_binary(w, '-', value_int(0), v) : value_int(whole_of(v));
+}
+
+static struct value rounded(struct work *w, struct value v, args given)
+{
+    struct value a[2];
+    arguments_bind(w, "round", given, NAMES("precision", "method"), 0, a);
+    const int64_t precision = argument_int(w, a[0], 0);
+    const struct text *method = argument_text(w, a[1], text_of(w, "common"));
+    if (!is_number(v) || precision < -15 || precision > 15)
+        work_fail(w, TERN_BAD_MODEL, "round needs a number and a precision of -15 to 15");
+    const double scale = pow(10, (double)precision), real = real_of(v) * scale;
+    return value_float((text_is(method, "ceil")    ? ceil(real)
+                        : text_is(method, "floor") ? floor(real)
+                                                   : rint(real)) /
+                       scale);
+}
+
+static struct value format(struct work *w, struct value v, args given)
+{
+    const struct value tuple = list_new(w, VALUE_TUPLE, given->count);
+    for (size_t i = 0; i < given->count; i++)
+        list_add(w, tuple, given->item[i].value);
+    return value_text(text_format(w, value_string(w, v), tuple));
+}
+
+static struct value center(struct work *w, struct value v, args given)
+{
+    struct value width;
+    arguments_bind(w, "center", given, NAMES("width"), 0, &width);
+    const struct text *text = value_string(w, v);
+    const int64_t wanted = argument_int(w, width, 80), has = (int64_t)text_characters(w, text);
+    const int64_t pad = wanted > has ? wanted - has : 0;
+    const int64_t left = pad / 2 + (pad & wanted & 1);
+    struct builder b = {0};
+    builder_repeat(w, &b, " ", (size_t)left);
+    builder_add(w, &b, text);
+    builder_repeat(w, &b, " ", (size_t)(pad - left));
+    return value_text(builder_text(w, &b));
+}
+
+static struct value word_count(struct work *w, struct value v, args given)
+{
+    no_arguments(w, "wordcount", given);
+    const struct method split = {value_text(value_string(w, v)),
+                                 find_method(VALUE_STRING, text_of(w, "split"))};
+    return value_int(value_length(w, split.function->call(w, split.self, given)));
+}
+
+static struct value truncate(struct work *w, struct value v, args given)
+{
+    struct value a[4];
+    arguments_bind(w, "truncate", given, NAMES("length", "killwords", "end", "leeway"), 0, a);
+    const struct text *text = value_string(w, v), *end = argument_text(w, a[2], text_of(w, "..."));
+    const int64_t length = argument_int(w, a[0], 255), leeway = argument_int(w, a[3], 5);
+    const int64_t keep = length - (int64_t)text_characters(w, end);
+    if (keep < 0 || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX)
+        work_fail(w, TERN_BAD_MODEL, "truncate to this length is not possible");
+    if ((int64_t)text_characters(w, text) <= length + leeway)
+        return value_text(text);
+    size_t cut = text_position(w, text, (size_t)keep);
+    if (!value_truth(a[1])) { /* back to the last space */
+        const char *space = memrchr(text->bytes, ' ', cut);
+        if (space != NULL)
+            cut = (size_t)(space - text->bytes);
+    }
+    struct builder b = {0};
+    builder_add(w, &b, text_slice(w, text, 0, cut));
+    builder_add(w, &b, end);
+    return value_text(builder_text(w, &b));
+}
+
+const struct function text_filters[] = {
+    {"upper", upper},
+    {"lower", lower},
+    {"capitalize", capitalize},
+    {"title", title},
+    {"string", string},
+    {"trim", trim},
+    {"safe", safe},
+    {"replace", replace},
+    {"escape", escape},
+    {"e", escape},
+    {"forceescape", force_escape},
+    {"tojson", tojson},
+    {"indent", indent},
+    {"int", to_int},
+    {"float", to_float},
+    {"abs", absolute},
+    {"round", rounded},
+    {"format", format},
+    {"center", center},
+    {"truncate", truncate},
+    {"wordcount", word_count},
+    {NULL, NULL},
+};

@@ -1,0 +1,277 @@
+"""The service under clients that want too much: long texts, many connections, replies that nobody
+reads, loads that are broken off. Others notice nothing."""
+import array
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import struct
+import time
+import unittest
+
+from harness import GOLDEN, Service, models, prompts, wait_until
+from raw_client import RawClient, pack
+
+MIB = 1 << 20
+
+
+def resident(pid):
+    """MiB of a process's own memory."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+
+def with_tokenizer():
+    """A golden model that knows texts and chats."""
+    _, path, about = next(m for m in models() if m[0] == "llama-wild-q4_0")
+    return path, prompts(about)[1]
+
+
+class Texts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        path, tokens = with_tokenizer()
+        cls.model, cls.packed = str(path), array.array("I", tokens[:8]).tobytes()
+        cls.service = Service()
+        cls.addClassCleanup(cls.service.stop)
+        cls.service.good("load", path)
+
+    def gaps(self, streaming, seconds, number):
+        """The longest silence in a stream of replies, in seconds."""
+        longest, before, end = 0, time.monotonic(), time.monotonic() + seconds
+        while time.monotonic() < end:
+            reply = streaming.receive(2000)
+            self.assertIsNotNone(reply)
+            now = time.monotonic()
+            longest, before = max(longest, now - before), now
+            if reply["k"] == "done":
+                streaming.ask("generate", number + 1, model=self.model, tokens=self.packed, n=200,
+                              ignore_eos=True)
+                number += 1
+            elif reply["k"] != "error":
+                streaming.ask("ack", reply["request"], count=1)
+        return longest
+
+    def test_long_texts_beside_a_stream(self):
+        text = b"".join(b"%d words, and others. " % i for i in range(400000))[:8 * MIB]
+        with RawClient(self.service) as streaming, RawClient(self.service) as other:
+            streaming.ask("generate", 1, model=self.model, tokens=self.packed, n=200,
+                          ignore_eos=True)
+            self.assertEqual(streaming.receive()["request"], 1)
+            for number in range(1, 4):
+                other.ask("tokenize", number, model=self.model, bytes=text)
+            self.assertLess(self.gaps(streaming, 1.5, 1), 0.25)
+            for number in range(1, 4):
+                self.assertEqual(other.last(number)["k"], "done")
+
+    def test_short_texts_do_not_wait(self):
+        with RawClient(self.service) as one, RawClient(self.service) as two:
+            for number in range(1, 5):
+                one.ask("tokenize", number, model=self.model, bytes=b"several words " * (MIB // 2))
+            began = time.monotonic()
+            two.ask("tokenize", 1, model=self.model, bytes=b"short")
+            self.assertEqual(two.last(1)["k"], "done")
+            self.assertLess(time.monotonic() - began, 0.5)
+            for number in range(1, 5):
+                one.ask("cancel", number)
+            for number in range(1, 5):
+                self.assertIn(one.last(number)["k"], ("done", "error"))
+
+    def test_cancelled_and_gone_while_a_text_is_read(self):
+        text = b"several words " * (MIB // 2)
+        with RawClient(self.service) as client:
+            for number in range(1, 6):
+                client.ask("tokenize", number, model=self.model, bytes=text)
+                client.ask("cancel", number)
+            self.assertEqual([client.last(n)["reason"] for n in range(1, 6)], ["cancelled"] * 5)
+            client.ask("tokenize", 9, model=self.model, bytes=text)
+        with RawClient(self.service) as client:
+            client.ask("unload", 1, model=self.model)
+            client.last(1)
+            client.ask("tokenize", 2, model=self.model, bytes=b"a word")
+            self.assertEqual(client.last(2)["k"], "done")
+
+    def test_there_and_back(self):
+        text = b"".join(b"%d words. " % i for i in range(200000))
+        with RawClient(self.service) as client:
+            client.ask("tokenize", 1, model=self.model, bytes=text, no_special=True)
+            ids = self.pieces(client, 1, "tokens")
+            client.ask("detokenize", 2, model=self.model, tokens=ids)
+            self.assertEqual(self.pieces(client, 2, "bytes").strip(), text.strip())
+
+    def pieces(self, client, request, field):
+        found = b""
+        while True:
+            reply = client.receive(20000)
+            self.assertIsNotNone(reply)
+            if reply["k"] == "done":
+                return found
+            self.assertNotEqual(reply["k"], "error", reply)
+            found += reply.get(field, b"")
+            client.ask("ack", request, count=1)
+
+
+class Conversations(unittest.TestCase):
+    def test_refusals_name_what_is_wrong(self):
+        path, _ = with_tokenizer()
+        good = {"role": "user", "content": "hi"}
+        cases = [("{", "no JSON"), ("{}", "no JSON list"), ("[]", "empty"),
+                 ("[1]", "message 1 is no JSON object"), (json.dumps([good, []]), "message 2"),
+                 (json.dumps([{"role": "user"}]), "no content"),
+                 (json.dumps([{"content": "x"}]), "no role"),
+                 (json.dumps([{**good, "content": None}]), "content of message 1 is no string"),
+                 (json.dumps([{**good, "role": 7}]), "role of message 1 is no string"),
+                 (json.dumps([{**good, "role": ""}]), "role"),
+                 (json.dumps([{**good, "role": "x" * 65}]), "role"),
+                 (json.dumps([{**good, "name": "x"}]), "unknown key 'name'"),
+                 ('[{"role":"user","role":"user","content":"x"}]', "no JSON"),
+                 ('[{"role":"user","content":"a\\u0000b"}]', "no JSON"),
+                 (json.dumps([good] * 4097), "4096"), ("[" * 100000, "no JSON")]
+        with Service() as service, RawClient(service) as client:
+            service.good("load", path)
+            for text, mentions in cases:
+                with self.subTest(text=text[:60]):
+                    client.ask("generate", 1, model=str(path), messages=text, n=1)
+                    reply = client.last()
+                    self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+                    self.assertIn(mentions, reply["text"])
+
+
+class Descriptors(unittest.TestCase):
+    def storm(self, files):
+        service = Service()
+        self.addCleanup(service.stop)
+        daemon = service.start("serve", preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_NOFILE, (files, files)))
+        self.addCleanup(daemon.communicate)
+        self.addCleanup(service.stop)
+        wait_until(lambda: service.tern("ps").code == 0, 10, "the service answers")
+        pid = service.coordinator_pid()
+        with contextlib.ExitStack() as held:
+            for _ in range(400):
+                sock = held.enter_context(socket.socket(socket.AF_UNIX))
+                sock.connect(os.path.join(service.env["XDG_RUNTIME_DIR"], "tern", "tern.sock"))
+            used = len(os.listdir(f"/proc/{pid}/fd"))
+            self.assertLess(used, files - files // 4)
+            waiting = service.start("ps", "--json")
+            time.sleep(0.3)
+        out, err = waiting.communicate(timeout=20)
+        self.assertEqual(waiting.returncode, 0, err)
+        self.assertEqual(json.loads(out)["coordinator"]["pid"], pid)
+        _, path, about = models()[0]
+        self.assertEqual(len(service.ids(path, prompts(about)[2], 3)), 3)
+        self.assertEqual(service.coordinator_pid(), pid)
+
+    def test_64_files(self):
+        self.storm(64)
+
+    def test_256_files(self):
+        self.storm(256)
+
+
+class Unread(unittest.TestCase):
+    def test_clients_that_never_read(self):
+        """Their replies are bounded, and nobody else's are touched."""
+        path, tokens = with_tokenizer()
+        with Service() as service:
+            service.good("load", path)
+            want = service.ids(path, tokens, 8)
+            pid = service.coordinator_pid()
+            ids = struct.pack("<I", tokens[0]) * (2 * MIB)
+            with RawClient(service, identity=b"mute") as mute, \
+                    RawClient(service, identity=b"greedy") as greedy:
+                for number in range(1, 9):
+                    greedy.ask("detokenize", number, model=str(path), tokens=ids)
+                before, peak = resident(pid), 0
+                for _ in range(12):
+                    for number in range(1000):
+                        mute.ask("plan", number, model=str(path), format="json")
+                    self.assertEqual(service.ids(path, tokens, 8), want)
+                    peak = max(peak, resident(pid))
+                self.assertLess(peak, before + 200)
+                self.assertIn("does not read", service.log())
+            with RawClient(service, identity=b"mute") as again:
+                again.ask("ping", 5)
+                self.assertEqual(again.last(5)["k"], "result")
+            self.assertEqual(service.coordinator_pid(), pid)
+
+    def test_pings_without_end(self):
+        with Service() as service:
+            service.good("load", models()[0][1])
+            ping = pack({"v": 1, "k": "ping", "request": 1})
+            with RawClient(service) as client:
+                for _ in range(100000):
+                    client.send(ping)
+                for _ in range(100000):
+                    self.assertEqual(client.receive()["k"], "result")
+
+
+class Logs(unittest.TestCase):
+    def test_a_log_that_nobody_reads(self):
+        with Service(TERN_LOG_LEVEL="debug") as service:
+            daemon = service.start("serve")
+            self.addCleanup(daemon.communicate)
+            wait_until(lambda: service.tern("ps").code == 0, 10, "the service answers")
+            with RawClient(service) as client:
+                for number in range(3000):
+                    client.ask("ping", number)
+                    self.assertEqual(client.last(number)["k"], "result")
+                lines = os.read(daemon.stderr.fileno(), 1 << 20)
+                self.assertGreater(len(lines), 60000)
+                client.ask("ping", 3000)
+                client.last(3000)
+                self.assertIn(b"lines lost", os.read(daemon.stderr.fileno(), 1 << 20))
+            service.good("stop")
+
+
+class Loads(unittest.TestCase):
+    def setUp(self):
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+        self.path = max((m[1] for m in models()), key=lambda p: p.stat().st_size)
+
+    def pinned(self):
+        return [m for m in self.service.ps()["models"] if m.get("pinned")]
+
+    def test_interrupted_load_pins_nothing(self):
+        self.service.good("load", models()[0][1])
+        self.service.good("unload", models()[0][1])
+        for wait in (0, 0.002, 0.005, 0.01, 0.02, 0.04):
+            command = self.service.start("load", self.path)
+            time.sleep(wait)
+            command.send_signal(signal.SIGINT)
+            out, _ = command.communicate(timeout=20)
+            if command.returncode == 0:
+                self.assertIn(b"loaded", out)
+                self.service.good("unload", self.path)
+            else:
+                self.assertIn(command.returncode, (130, -signal.SIGINT))
+                wait_until(lambda: not self.service.ps()["models"] or not self.pinned(), 5,
+                           "nothing is pinned")
+                self.assertEqual(self.pinned(), [])
+
+    def test_unload_and_load_again_and_again(self):
+        _, path, about = models()[0]
+        want = self.service.ids(path, prompts(about)[2], 4)
+        for _ in range(5):
+            self.service.good("load", path)
+            self.assertEqual(self.service.ids(path, prompts(about)[2], 4), want)
+            self.service.good("unload", path)
+
+    def test_load_follows_unload_at_once(self):
+        """Only one instance fits; what the first held is free when the second asks."""
+        self.service.good("load", self.path)
+        with RawClient(self.service) as client:
+            for number in range(0, 20, 2):
+                client.ask("unload", number, model=str(self.path))
+                client.ask("load", number + 1, model=str(self.path), pin=True)
+                self.assertEqual(client.last(number)["k"], "result")
+                reply = client.last(number + 1)
+                self.assertEqual(reply["k"], "result", reply)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""Chat templates that are broken, hostile or not supported: chats end with a clear error in good time,
+everything else goes on as if there were no template."""
+import pathlib
+import time
+import unittest
+
+import gguf_files as g
+from harness import Service
+
+MESSAGE = "{{ m.role }}: {{ m.content }}\n"
+LOOP = "{% for m in messages %}" + MESSAGE + "{% endfor %}"
+# Template, exit code, what the message says.
+REFUSED = {
+    "range": ("{% for i in range(1000000000) %}{% endfor %}", 3, "range"),
+    "repeat": ("{{ '-' * 10000000000 }}", 3, "bytes"),
+    "loops": ("{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}"
+              "{% endfor %}{% endfor %}{% endfor %}", 3, "too much memory"),
+    "deep": ("{{" + "(" * 60000, 3, "deep"),
+    "long": ("x" * (2 << 20), 3, "bytes"),
+    "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", 3, "deep"),
+    "go-comment": ("\n{{- /* x */ }}", 3, "line 2, column 5"),
+    "open": ("{% if messages %}", 3, "endif"),
+    "list-upper": ("{% set v = {'type': ['a']} %}{{ v['type'].upper() }}", 3, "undefined"),
+    "filter": ("{{ messages | no_such_filter }}", 5, "no_such_filter"),
+    "statement": ("{% include 'x' %}", 5, "include"),
+    "function": ("{{ no_such_function() }}", 5, "no_such_function"),
+    "raise": ("{{ raise_exception('No, thanks') }}", 2, "No, thanks"),
+}
+FINE = {
+    "strip": "{% for m in messages %}{{ m.role }}: {{ m.content.strip() }}{% endfor %}",
+    "generation": "{% generation %}" + LOOP + "{% endgeneration %}",
+    "tools": "{%- set tools = none %}" + LOOP,
+    "upper": LOOP + "{{ ['type'] | upper }}",
+}
+
+
+class Templates(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.stop()
+
+    def model(self, name, template):
+        model = g.base() if template is None else g.with_key("tokenizer.chat_template", g.STRING, template)
+        path = pathlib.Path(self.service.root) / (name + ".gguf")
+        path.write_bytes(g.encode(model)[0])
+        return path
+
+    def test_refused(self):
+        pid = None
+        for name, (template, code, says) in REFUSED.items():
+            with self.subTest(name=name):
+                model = self.model(name, template)
+                self.service.good("run", "--raw", model, "hi", "-n", 2)
+                began = time.monotonic()
+                result = self.service.tern("run", model, "hi", "-n", 2)
+                self.assertLess(time.monotonic() - began, 5)
+                self.assertEqual(result.code, code, result)
+                self.assertEqual(result.out, b"", result)
+                self.assertEqual(result.err.count("\n"), 1, result)
+                self.assertIn("tokenizer.chat_template, line ", result.err)
+                self.assertIn(says, result.err)
+                self.service.good("tokenize", model, stdin="hi")
+                pid = pid or self.service.coordinator_pid()
+                self.assertEqual(self.service.coordinator_pid(), pid)
+
+    def test_supported(self):
+        for name, template in FINE.items():
+            with self.subTest(name=name):
+                self.service.good("run", self.model(name, template), "hi", "-n", 2)
+
+    def test_no_template(self):
+        model = self.model("none", None)
+        result = self.service.tern("run", model, "hi", "-n", 2)
+        self.assertEqual(result.code, 5, result)
+        self.assertIn("--raw", result.err)
+        self.service.good("run", "--raw", model, "hi", "-n", 2)
+
+    def test_user_text_is_no_control_token(self):
+        model = self.model("forged", "{{ bos_token }}" + LOOP + "{{ eos_token }}")
+        ids = self.service.good("tokenize", "--chat", model, stdin="a</s><s>b").json()
+        self.assertEqual((ids.count(1), ids.count(2)), (1, 1), ids)
+
+    def test_one_bos(self):
+        model = self.model("twice", "{{ bos_token }}<s>" + LOOP)
+        ids = self.service.good("tokenize", "--chat", model, stdin="<s>a").json()
+        self.assertEqual((ids[0], ids.count(1)), (1, 1), ids)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+/* Work beside the loop: comes back to the loop, short jobs pass long ones, and the end waits. */
+#include "coordinator/jobs.h"
+#include "proto/wait.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MANY = 500 };
+
+struct work {
+    struct tern_job job; /* first */
+    struct world *world;
+    unsigned value;
+    bool waits; /* until the gate opens */
+};
+
+struct world {
+    struct tern_loop *loop;
+    struct tern_jobs *jobs;
+    unsigned done, expected, last;
+    _Atomic bool gate;
+    _Atomic unsigned ran;
+};
+
+static void run(struct tern_job *job)
+{
+    struct work *work = (struct work *)job;
+    while (work->waits && !atomic_load(&work->world->gate))
+        usleep(1000);
+    work->value += 1; /* no atomic: the queue orders it */
+    atomic_fetch_add(&work->world->ran, 1);
+}
+
+static void done(struct tern_job *job)
+{
+    struct work *work = (struct work *)job;
+    assert_int_equal(work->value, 1);
+    work->world->last = work->waits;
+    atomic_store(&work->world->gate, true);
+    if (++work->world->done == work->world->expected)
+        tern_loop_stop(work->world->loop);
+}
+
+static void give_up(void *context)
+{
+    struct world *world = context;
+    tern_loop_stop(world->loop);
+}
+
+static void begin(struct world *world, unsigned expected)
+{
+    struct tern_error error;
+    *world = (struct world){.loop = tern_loop_new(), .expected = expected};
+    assert_non_null(world->loop);
+    assert_int_equal(tern_jobs_new(world->loop, &world->jobs, &error), TERN_OK);
+    tern_loop_timer(world->loop, tern_now_ns() + 20000000000ull, give_up, world);
+}
+
+static void end(struct world *world)
+{
+    tern_jobs_free(world->jobs);
+    tern_loop_free(world->loop);
+}
+
+static void add(struct world *world, struct work *work, size_t bytes, bool waits)
+{
+    *work = (struct work){
+        .job = {.bytes = bytes, .run = run, .done = done}, .world = world, .waits = waits};
+    tern_jobs_add(world->jobs, &work->job);
+}
+
+static void each_comes_back_once(void **state)
+{
+    static struct work work[MANY];
+    struct world world;
+    (void)state;
+    begin(&world, MANY);
+    for (unsigned i = 0; i < MANY; i++)
+        add(&world, &work[i], i % 3 == 0 ? TERN_SHORT_JOB + 1 : i, false);
+    assert_true(tern_loop_run(world.loop));
+    assert_int_equal(world.done, MANY);
+    assert_int_equal(world.ran, MANY);
+    end(&world);
+}
+
+/* The long one ends only once the short one has: behind it, the short one would never come. */
+static void a_short_one_passes_long_ones(void **state)
+{
+    struct work lengthy[4], brief;
+    struct world world;
+    (void)state;
+    begin(&world, 5);
+    for (unsigned i = 0; i < 4; i++)
+        add(&world, &lengthy[i], TERN_SHORT_JOB + 1, true);
+    add(&world, &brief, TERN_SHORT_JOB, false);
+    assert_true(tern_loop_run(world.loop));
+    assert_int_equal(world.done, 5);
+    assert_int_equal(world.last, true);
+    end(&world);
+}
+
+/* What runs is waited for; what is queued never runs; nothing is told. */
+static void the_end_waits_for_what_runs(void **state)
+{
+    struct work work[3];
+    struct world world;
+    (void)state;
+    begin(&world, 3);
+    for (unsigned i = 0; i < 3; i++)
+        add(&world, &work[i], TERN_SHORT_JOB + 1, i == 0);
+    usleep(20000);
+    atomic_store(&world.gate, true);
+    tern_jobs_free(world.jobs);
+    assert_int_equal(world.done, 0);
+    assert_int_equal(world.ran, work[0].value + work[1].value + work[2].value);
+    tern_loop_free(world.loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_comes_back_once),
+        cmocka_unit_test(a_short_one_passes_long_ones),
+        cmocka_unit_test(the_end_waits_for_what_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
