@@ -88,7 +88,7 @@ struct tern_request {
     bool finished; /* the last reply was sent (or the client is gone) */
     bool gone;     /* the client is gone */
     bool over;     /* its session ended and the scheduler has let go of it */
-    bool noticed;  /* the client knows the context that was chosen */
+    bool noticed;  /* the client knows what is odd: a short context, a special id */
     uint32_t unacknowledged;
     uint64_t sent_ns;    /* when the newest reply was sent */
     uint64_t starved_ns; /* since when the client is behind, 0: it is not */

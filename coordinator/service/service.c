@@ -91,7 +91,9 @@ static void advance_file(struct tern_request *request)
     }
     switch (request->message.kind) {
     case TERN_MSG_TOKENIZE:
-        warn(request, request->file);
+        if (!request->noticed)
+            warn(request, request->file);
+        request->noticed = true;
         tern_request_tokenize(request);
         return;
     case TERN_MSG_DETOKENIZE:

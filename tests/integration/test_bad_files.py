@@ -126,6 +126,34 @@ class BadFiles(unittest.TestCase):
         if "build-asan" not in str(TERN):  # its shadow memory counts as memory
             self.assertLess(self.peak() - before, largest + (64 << 20))
 
+    def test_odd_special_ids_are_told(self):
+        """B15: taken as absent, and the user hears of it, each time."""
+        path = self.service.root / "odd.gguf"
+        for key in ("bos", "eos", "unknown", "eot"):
+            for value in (270, 2**31, 2**32 - 1):
+                path.write_bytes(gguf_files.encode(gguf_files.with_key(
+                    f"tokenizer.ggml.{key}_token_id", gguf_files.U32, value))[0])
+                for result in (self.service.good("run", path, "--raw", "-n", 1, "hi"),
+                               self.service.good("tokenize", path, stdin="hi")):
+                    self.assertIn(f"tokenizer.ggml.{key}_token_id is {value}", result.err)
+                    self.assertEqual(result.err.count("\n"), 1)
+
+    def test_memory_of_the_loader_too(self):
+        """Under a limit of 64 MiB of data, one that asked for what a header claims would fail otherwise."""
+        service = Service(faulty=True)  # for the folder of programs of its own
+        self.addCleanup(service.stop)
+        loader = service.root / "programs" / "tern-loader"
+        loader.rename(loader.with_name("real-loader"))
+        loader.write_text(f"#!/bin/sh\nulimit -d 65536 && exec {loader.with_name('real-loader')} \"$@\"\n")
+        loader.chmod(0o755)
+        self.assertEqual(service.good("run", self.good, "--raw", "-n", 4, "--ignore-eos", "hi").out, self.answer)
+        for bad in [*bad_files.counts(), *bad_files.sizes(), *bad_files.nesting()]:
+            with self.subTest(bad.name):
+                path = service.root / "claims.gguf"
+                path.write_bytes(bad.data)
+                self.assert_clean(service.tern("info", path), bad.status, bad.text)
+        self.assertNotIn("crashed", service.log())
+
     def test_without_a_tokenizer_ids_still_work(self):
         """The model is whole; only text cannot be had, and that is said."""
         base = gguf_files.base()
@@ -174,6 +202,8 @@ class BadFiles(unittest.TestCase):
         (root / "loop.gguf").symlink_to(root / "loop.gguf")
         (root / "socket-folder").mkdir()
         os.mkfifo(root / "fifo")
+        (root / "secret.gguf").write_bytes(self.good.read_bytes())
+        (root / "secret.gguf").chmod(0)
         names = ["/dev/zero", "/dev/random", "/dev/null", "/dev/stdin", "/proc/self/mem",
                  "/proc/self/maps", "/proc/1/environ", root / "loop.gguf", root / "fifo", root,
                  "/" + "x" * 300, "/" + "y/" * 3000, root / "good.gguf" / "below",
@@ -181,6 +211,8 @@ class BadFiles(unittest.TestCase):
         for name in names:
             with self.subTest(str(name)[:80]):
                 self.assert_clean(self.timed("run", name, "--raw", "hi"), (3, 2))
+        if os.geteuid() != 0:  # root may read it
+            self.assert_clean(self.timed("run", root / "secret.gguf", "--raw", "hi"), (3,), "secret.gguf")
         self.assertEqual(self.good_answer(), self.answer)
 
     def test_names_that_are_no_text(self):

@@ -3,6 +3,7 @@ import json
 import math
 import unittest
 
+import gguf_files
 from harness import REAL, Service, floats, models
 
 
@@ -149,6 +150,27 @@ class Endings(unittest.TestCase):
             answer = self.run_with("--json", "--temp", 1.5, "--seed", seed, "--logprobs", 5, "--top-p", 0.3)
             for token in answer.json()["logprobs"]:
                 self.assertTrue(token["logprob"] is None or token["logprob"] <= 0)
+
+
+class EndTokens(unittest.TestCase):
+    def test_turns_end_though_the_file_names_another_end(self):
+        """B40: an end-of-turn control token ends an answer and is not shown; as ordinary text it does not."""
+        tokens, _, kinds = gguf_files.vocabulary()
+        with Service() as service:
+            path = service.root / "ends.gguf"
+            for name in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|im_start|>"):
+                for kind in (3, 1):
+                    model = gguf_files.base()
+                    for key, values in (("tokens", (gguf_files.STRING, tokens[:-1] + [name])),
+                                        ("token_type", (gguf_files.I32, kinds[:-1] + [kind]))):
+                        model.keys["tokenizer.ggml." + key] = (gguf_files.ARRAY, gguf_files.Array(*values))
+                    path.write_bytes(gguf_files.encode(model)[0])
+                    answer = service.good("run", path, "--raw", "--json", "-n", 5, "--bias",
+                                          f"{len(tokens) - 1}=10000", "hi").json()
+                    ends = kind == 3 and name != "<|im_start|>"
+                    self.assertEqual(answer["reason"], "stop" if ends else "length", (name, kind))
+                    if ends:
+                        self.assertEqual(answer["text"], "")
 
 
 @unittest.skipUnless((REAL / "smollm2-135m.gguf").exists(), "the demo model was not fetched")
