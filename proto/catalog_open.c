@@ -122,9 +122,8 @@ static enum tern_status sort_names(struct tern_catalog *catalog, const char *wha
         const struct tern_string name = compare == compare_keys
                                             ? catalog_key_name(catalog, order[i])
                                             : catalog_tensor_name(catalog, order[i]);
-        return tern_fail(error, TERN_BAD_MODEL,
-                         "two %s are named '%.*s'; the file is malformed, get it again", what,
-                         (int)name.length, name.bytes);
+        return tern_fail(error, TERN_BAD_MODEL, "two %s are named '%.*s'; " TERN_REMEDY_CONVERT,
+                         what, (int)name.length, name.bytes);
     }
     return TERN_OK;
 }

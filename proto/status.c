@@ -32,3 +32,26 @@ enum tern_status tern_fail(struct tern_error *error, enum tern_status status, co
     error->status = status;
     return status;
 }
+
+static void append(struct tern_error *error, const char *remedy)
+{
+    const size_t length = strlen(error->message);
+    snprintf(error->message + length, sizeof error->message - length, "; %s", remedy);
+    make_printable(error->message);
+}
+
+enum tern_status tern_add_remedy(struct tern_error *error, enum tern_status status)
+{
+    if (error != NULL && status == TERN_BAD_MODEL)
+        append(error, TERN_REMEDY_CONVERT);
+    else if (error != NULL && status == TERN_UNSUPPORTED)
+        append(error, TERN_REMEDY_OTHER);
+    return status;
+}
+
+void tern_add_name(struct tern_error *error, const char *name)
+{
+    const struct tern_error before = *error;
+    if (strstr(before.message, name) == NULL)
+        tern_fail(error, before.status, "%s: %s", name, before.message);
+}

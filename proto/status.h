@@ -20,6 +20,11 @@ enum tern_status {
     TERN_INTERRUPTED = 130,
 };
 
+/* What a reader can do about a model file that is no good. */
+#define TERN_REMEDY_AGAIN   "get the file again"
+#define TERN_REMEDY_CONVERT "the file is malformed: get it again or convert the model anew"
+#define TERN_REMEDY_OTHER   "use another model file"
+
 struct tern_error {
     enum tern_status status;
     char message[500]; /* one line, no newline at its end, valid UTF-8 whatever was formatted in */
@@ -30,5 +35,12 @@ struct tern_error {
  */
 enum tern_status tern_fail(struct tern_error *error, enum tern_status status, const char *format,
                            ...) __attribute__((format(printf, 3, 4)));
+
+/* Where `status` says that a model file is malformed or not supported, appends "; " and the remedy
+ * to the message of *error (which may be NULL). Returns `status`. */
+enum tern_status tern_add_remedy(struct tern_error *error, enum tern_status status);
+
+/* Puts "name: " before the message, unless it tells the name already. */
+void tern_add_name(struct tern_error *error, const char *name);
 
 #endif

@@ -18,11 +18,11 @@ struct tern_chat_message {
  * that is not supported, TERN_BAD_MODEL if it is malformed; the message says where. */
 enum tern_status tern_chat_check(const struct tern_catalog *catalog, struct tern_error *error);
 
-/* The whole prompt's ids, ready for the assistant's answer. It begins with exactly one BOS if the
- * template writes one or the file wants texts to begin with one. Otherwise the same ids as
- * rendering the file's template and tokenizing it with special tokens parsed, as long as the
- * messages hold none. TERN_USAGE: the template refuses these messages, or they are not UTF-8; other
- * errors as tern_chat_check's and tern_template_render's. */
+/* The whole prompt's ids, ready for the assistant's answer: the same as rendering the file's
+ * template and tokenizing it with special tokens parsed, as long as the messages hold none. Where
+ * they begin with BOS it is exactly one; the template, not the tokenizer, has the say whether they
+ * do. TERN_USAGE: the template refuses these messages, or they are not UTF-8; other errors as
+ * tern_chat_check's and tern_template_render's. */
 enum tern_status tern_chat_prompt(const struct tern_catalog *catalog,
                                   const struct tern_tokenizer *tokenizer,
                                   const struct tern_chat_message *messages, size_t count,

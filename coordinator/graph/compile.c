@@ -78,7 +78,7 @@ static enum tern_status build_graph(struct work *work, struct tern_error *error)
     work->out->hyper.family->build(&builder);
     const enum tern_status status = tern_build_check_unused(&builder);
     free(builder.used);
-    return status;
+    return tern_add_remedy(error, status);
 }
 
 /* From a family to a graph that could run as it is: shapes, output rows, quantized activations. */

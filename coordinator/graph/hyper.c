@@ -43,9 +43,14 @@ static enum tern_status fail_kind(const struct tern_catalog *catalog, const char
         return tern_fail(error, TERN_UNSUPPORTED,
                          "%s is a list; one value for all layers is supported", key);
     double number;
+    struct tern_string text;
     if (tern_catalog_f64(catalog, key, &number))
         return tern_fail(error, TERN_BAD_MODEL, "%s is %g, but must be %s", key, number, wanted);
-    return tern_fail(error, TERN_BAD_MODEL, "%s must be %s", key, wanted);
+    if (tern_catalog_string(catalog, key, &text))
+        return tern_fail(error, TERN_BAD_MODEL, "%s is \"%.*s\", but must be %s", key,
+                         (int)(text.length < 100 ? text.length : 100), text.bytes, wanted);
+    return tern_fail(error, TERN_BAD_MODEL, "%s is no number or negative, but must be %s", key,
+                     wanted);
 }
 
 /* An integer in low .. high. Absent: *value stays as it is, unless `required`. */
@@ -182,7 +187,7 @@ static enum tern_status read_family(const struct tern_catalog *catalog, struct t
 {
     struct tern_string name;
     if (!tern_catalog_string(catalog, "general.architecture", &name))
-        return tern_fail(error, TERN_BAD_MODEL, "the file has no general.architecture");
+        return tern_fail(error, TERN_BAD_MODEL, "the file has no text general.architecture");
     hyper->family = tern_family_find(name);
     if (hyper->family == NULL)
         return tern_fail(
@@ -191,8 +196,7 @@ static enum tern_status read_family(const struct tern_catalog *catalog, struct t
     uint64_t parts = 0;
     if (tern_catalog_u64(catalog, "split.count", &parts) && parts > 1)
         return tern_fail(error, TERN_UNSUPPORTED,
-                         "split.count is %" PRIu64 ": split files are not supported; merge them",
-                         parts);
+                         "split.count is %" PRIu64 ": split files are not supported", parts);
     return refuse_unknown(catalog, hyper, error);
 }
 
@@ -346,9 +350,9 @@ enum tern_status tern_hyper_read(const struct tern_catalog *catalog, struct tern
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const enum tern_status status = steps[i](catalog, hyper, error);
         if (status != TERN_OK)
-            return status;
+            return tern_add_remedy(error, status);
     }
     if (hyper->family->read != NULL)
-        return hyper->family->read(catalog, hyper, error);
+        return tern_add_remedy(error, hyper->family->read(catalog, hyper, error));
     return TERN_OK;
 }

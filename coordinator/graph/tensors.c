@@ -69,8 +69,8 @@ static enum tern_status check_type(const struct tern_tensor *tensor, const char 
                          "tensor %s has type %s; norms and biases are supported in F32 only", name,
                          info->name);
     if (!info->kernels)
-        return tern_fail(error, TERN_UNSUPPORTED,
-                         "tensor %s has type %s, which is not supported yet", name, info->name);
+        return tern_fail(error, TERN_UNSUPPORTED, "tensor %s has type %s, which is not supported",
+                         name, info->name);
     uint64_t row, bytes;
     if (tensor->size[0] > MAX_COLUMNS || !tern_row_bytes(tensor->type, tensor->size[0], &row) ||
         !tern_mul(row, tensor->size[1], &bytes) || bytes != tensor->bytes)

@@ -31,7 +31,8 @@ static enum tern_status read_factors(const struct tern_compiled *compiled,
     memcpy(factors, weights->data + offset, tensor.bytes);
     for (uint32_t i = 0; i < count; i++)
         if (!tern_finite(factors[i]) || !(factors[i] > 0))
-            return tern_fail(error, TERN_BAD_MODEL, "tensor %.*s: factor %u is %g, not above 0",
+            return tern_fail(error, TERN_BAD_MODEL,
+                             "tensor %.*s: factor %u is %g, not above 0; " TERN_REMEDY_CONVERT,
                              (int)tensor.name.length, tensor.name.bytes, i, (double)factors[i]);
     return TERN_OK;
 }

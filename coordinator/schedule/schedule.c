@@ -317,14 +317,35 @@ struct tern_supervisor_events tern_scheduler_events(struct tern_scheduler *sched
 
 /* ---- owners ---- */
 
+/* How many sessions of the same client are in the lane up to this one, itself counted. */
+static uint32_t rank_of(const struct tern_lane *lane, const struct tern_session *session)
+{
+    uint32_t rank = 1;
+    for (const struct tern_session *s = lane->sessions; s != session; s = s->next)
+        rank += s->client == session->client;
+    return rank;
+}
+
+/* Clients take turns: a client's third session stands behind everybody's second, whoever came
+ * first. Behind all that are not younger in this sense, so that nobody is passed for ever. */
+static struct tern_session **find_place(struct tern_lane *lane, const struct tern_session *session)
+{
+    struct tern_session **place = &lane->sessions;
+    uint32_t rank = 1;
+    for (const struct tern_session *s = lane->sessions; s != NULL; s = s->next)
+        rank += s->client == session->client;
+    for (struct tern_session **link = &lane->sessions; *link != NULL; link = &(*link)->next)
+        if (rank_of(lane, *link) <= rank)
+            place = &(*link)->next;
+    return place;
+}
+
 void tern_scheduler_submit(struct tern_scheduler *scheduler, struct tern_lane *lane,
                            struct tern_session *session)
 {
-    struct tern_session **link = &lane->sessions;
-    while (*link != NULL)
-        link = &(*link)->next;
+    struct tern_session **link = find_place(lane, session);
     session->lane = lane;
-    session->next = NULL;
+    session->next = *link;
     *link = session;
     tern_scheduler_go_on(scheduler);
 }

@@ -38,7 +38,7 @@ struct tern_lane {
 
     /* The scheduler's own; all zero at first. */
     struct tern_lane *next;
-    struct tern_session *sessions; /* oldest first */
+    struct tern_session *sessions; /* first served first: by age, but clients take turns */
     struct tern_prefix *kept;      /* left by ended sessions, least recently used first */
     uint32_t kept_count;
     uint32_t turn; /* sessions at the front that come last in the next step */

@@ -45,6 +45,7 @@ struct tern_session *tern_session_new(const struct tern_session_wish *wish, uint
     session->count = session->prompt = wish->count;
     session->every_row = wish->every_row;
     session->ignore_ends = wish->ignore_ends;
+    session->client = wish->client;
     session->every_choice = wish->every_choice;
     session->events = *events;
     session->sequence = -1;

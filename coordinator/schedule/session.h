@@ -38,6 +38,7 @@ struct tern_session_events {
 struct tern_session_wish {
     const uint32_t *ids; /* the prompt, copied; count >= 1, at most the lane's context */
     uint32_t count;
+    uint64_t client;               /* who asks: sessions of different clients take turns */
     uint32_t most;                 /* tokens to generate at most; more than fits is cut */
     bool every_row;                /* logits of every position; nothing is generated */
     bool ignore_ends;              /* an end token is a token like others */
@@ -53,10 +54,11 @@ struct tern_session_times {
 };
 
 struct tern_session {
-    struct tern_session *next; /* in the lane, oldest first */
+    struct tern_session *next; /* in the lane, in the order in which they are served */
     struct tern_lane *lane;    /* NULL: not with the scheduler (any more) */
     struct tern_session_events events;
 
+    uint64_t client;
     uint32_t *ids;
     uint32_t count, prompt, limit; /* limit: at `count` ids it ends with reason "length" */
     bool every_row, ignore_ends, every_choice;

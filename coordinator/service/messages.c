@@ -156,6 +156,15 @@ static void refuse(struct tern_service *service, const struct tern_client *clien
     tern_outbox_release(outbox);
 }
 
+static int count_requests(const struct tern_service *service, const struct tern_client *client)
+{
+    int count = 0;
+    for (const struct tern_request *r = service->requests; r != NULL; r = r->next)
+        count += r->client.bytes == client->bytes &&
+                 memcmp(r->client.id, client->id, client->bytes) == 0;
+    return count;
+}
+
 static enum tern_status check_room(struct tern_service *service, const struct tern_client *client,
                                    const struct tern_message *message, size_t bytes,
                                    struct tern_error *error)
@@ -170,6 +179,11 @@ static enum tern_status check_room(struct tern_service *service, const struct te
                          "the service is full: %d requests are in work, which is the limit; try "
                          "again when some have ended (tern ps shows them)",
                          TERN_REQUESTS);
+    if (count_requests(service, client) >= TERN_CLIENT_REQUESTS)
+        return tern_fail(error, TERN_FAILED,
+                         "%d requests of this client are in work, which is the limit; try again "
+                         "when some have ended",
+                         TERN_CLIENT_REQUESTS);
     if (bytes > TERN_REQUEST_BYTES - service->request_bytes)
         return tern_fail(error, TERN_FAILED,
                          "the service is full: the requests in work hold %u MiB; try again later",

@@ -78,9 +78,7 @@ enum tern_status tern_request_text(const struct tern_request *request,
 static enum tern_status no_tokenizer(const struct tern_model_file *file, struct tern_error *error)
 {
     const struct tern_error *why = &file->tokenizer_error;
-    const char *slash = strrchr(file->path, '/');
-    return tern_fail(error, why->status, "%s: %s; it takes token ids only (--tokens)",
-                     slash != NULL ? slash + 1 : file->path, why->message);
+    return tern_fail(error, why->status, "%s, or give token ids (--tokens)", why->message);
 }
 
 /* What the message holds as text; nothing here belongs to the loop. */

@@ -44,12 +44,27 @@ void tern_reply_last(struct tern_request *request, struct tern_pack *pack)
     request->service->again = true;
 }
 
+/* The parser, the compiler and the tokenizer find fault with a file whose name they do not know. */
+static struct tern_error with_name(const struct tern_request *request,
+                                   const struct tern_error *error)
+{
+    struct tern_error named = *error;
+    const struct tern_model_file *file =
+        request->model != NULL ? request->model->file : request->file;
+    if (file != NULL && (error->status == TERN_BAD_MODEL || error->status == TERN_UNSUPPORTED)) {
+        const char *slash = strrchr(file->path, '/');
+        tern_add_name(&named, slash != NULL ? slash + 1 : file->path);
+    }
+    return named;
+}
+
 void tern_reply_error(struct tern_request *request, const struct tern_error *error)
 {
     struct tern_pack pack;
+    const struct tern_error named = with_name(request, error);
     tern_reply_begin(&pack, TERN_MSG_ERROR, request->number);
-    tern_pack_u64(&pack, TERN_F_STATUS, (uint64_t)error->status);
-    tern_pack_text(&pack, TERN_F_TEXT, error->message);
+    tern_pack_u64(&pack, TERN_F_STATUS, (uint64_t)named.status);
+    tern_pack_text(&pack, TERN_F_TEXT, named.message);
     tern_reply_last(request, &pack);
 }
 

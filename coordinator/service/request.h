@@ -22,7 +22,8 @@ enum {
     TERN_CREDIT_WORK = 32,
     TERN_CREDIT_PROGRESS = 48,
     TERN_CREDIT_PROGRESS_ROWS = 16,
-    TERN_REQUESTS = 256, /* in work at one time */
+    TERN_REQUESTS = 256,        /* in work at one time */
+    TERN_CLIENT_REQUESTS = 192, /* of them, of one client: it cannot keep others out */
 };
 /* Bytes of all messages whose requests are in work. */
 #define TERN_REQUEST_BYTES (256u << 20)

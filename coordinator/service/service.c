@@ -70,6 +70,14 @@ void tern_request_give_up(struct tern_request *request, const struct tern_error 
 
 /* ---- going on ---- */
 
+/* Tells the user what is odd about the file, though it works. */
+static void warn(struct tern_request *request, const struct tern_model_file *file)
+{
+    const char *text = file->tokenizer != NULL ? tern_tokenizer_warning(file->tokenizer) : NULL;
+    if (text != NULL)
+        tern_reply_note(request, text);
+}
+
 static void advance_file(struct tern_request *request)
 {
     switch (request->file->state) {
@@ -83,6 +91,7 @@ static void advance_file(struct tern_request *request)
     }
     switch (request->message.kind) {
     case TERN_MSG_TOKENIZE:
+        warn(request, request->file);
         tern_request_tokenize(request);
         return;
     case TERN_MSG_DETOKENIZE:
@@ -104,6 +113,7 @@ static void notice(struct tern_request *request)
     if (request->noticed || size->context == 0)
         return;
     request->noticed = true;
+    warn(request, request->model->file);
     if (request->options.context != 0 || size->context >= size->trained)
         return;
     snprintf(text, sizeof text,

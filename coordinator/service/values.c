@@ -1,11 +1,22 @@
 #include "coordinator/service/values.h"
 
 #include "proto/utf8.h"
+#include <stdlib.h>
 #include <string.h>
 
+/* NUL is valid UTF-8, but readers of JSON refuse it: each becomes a '?'. */
 json_t *text_value(const char *bytes, size_t length)
 {
-    return tern_utf8_valid(bytes, length) ? json_stringn(bytes, length) : json_string("?");
+    char *copy = tern_utf8_valid(bytes, length) ? malloc(length + 1) : NULL;
+    if (copy == NULL)
+        return json_string("?");
+    memcpy(copy, bytes, length);
+    for (size_t i = 0; i < length; i++)
+        if (copy[i] == '\0')
+            copy[i] = '?';
+    json_t *value = json_stringn(copy, length);
+    free(copy);
+    return value;
 }
 
 void put_value(json_t *object, const char *key, json_t *value)

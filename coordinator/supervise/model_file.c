@@ -24,7 +24,7 @@ static enum tern_status check_kind(const char *path, mode_t mode, off_t size,
         return tern_fail(error, TERN_BAD_MODEL, "%s is a %s, not a model file", path,
                          S_ISFIFO(mode) ? "pipe" : "device");
     if (size == 0)
-        return tern_fail(error, TERN_BAD_MODEL, "%s is empty", path);
+        return tern_fail(error, TERN_BAD_MODEL, "%s is empty; " TERN_REMEDY_AGAIN, path);
     return TERN_OK;
 }
 

@@ -178,7 +178,8 @@ enum tern_status bpe_new(const struct tern_catalog *catalog, const struct vocabu
 {
     struct merge_reader reader = {.vocabulary = vocabulary};
     if (!tern_catalog_array(catalog, "tokenizer.ggml.merges", TERN_V_STRING, &reader.merges))
-        return tern_fail(error, TERN_BAD_MODEL, "the file has no merges (tokenizer.ggml.merges)");
+        return tern_fail(error, TERN_BAD_MODEL,
+                         "the file has no list of merges (tokenizer.ggml.merges)");
     if (reader.merges.count > TERN_MAX_STRINGS)
         return tern_fail(error, TERN_BAD_MODEL, "%llu merges; the limit is %d",
                          (unsigned long long)reader.merges.count, TERN_MAX_STRINGS);

@@ -70,10 +70,9 @@ static enum tern_status find_ends(const struct tern_catalog *catalog, struct ter
     t->end = calloc(KNOWN + 4, sizeof *t->end);
     if (t->end == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory for end tokens");
-    const uint32_t count = t->vocabulary.count;
     add_end(t, t->vocabulary.eos);
-    add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eot_token_id", count));
-    add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eom_token_id", count));
+    add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eot_token_id", &t->vocabulary));
+    add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eom_token_id", &t->vocabulary));
     for (size_t i = 0; i < KNOWN; i++) {
         const struct added_token *token = find_control(t, known_ends[i]);
         if (token != NULL)
@@ -92,7 +91,7 @@ static enum tern_status build_byte_level(const struct tern_catalog *catalog,
     struct tern_string pre;
     if (!tern_catalog_string(catalog, "tokenizer.ggml.pre", &pre))
         return tern_fail(error, TERN_UNSUPPORTED,
-                         "the file does not name its pre-tokenizer (tokenizer.ggml.pre); convert "
+                         "the file does not name its pre-tokenizer (tokenizer.ggml.pre): convert "
                          "the model again with a newer converter");
     const struct split_rule *rule = split_rule_find(pre);
     if (rule == NULL)
@@ -163,7 +162,7 @@ enum tern_status tern_tokenizer_new(const struct tern_catalog *catalog, struct t
     const enum tern_status status = build(catalog, tokenizer, error);
     if (status != TERN_OK) {
         tern_tokenizer_free(tokenizer);
-        return status;
+        return tern_add_remedy(error, status);
     }
     *out = tokenizer;
     return TERN_OK;
@@ -192,6 +191,11 @@ size_t tern_end_tokens(const struct tern_tokenizer *tokenizer, uint32_t *ids, si
     for (size_t i = 0; i < tokenizer->ends && i < room; i++)
         ids[i] = tokenizer->end[i];
     return tokenizer->ends;
+}
+
+const char *tern_tokenizer_warning(const struct tern_tokenizer *tokenizer)
+{
+    return tokenizer->vocabulary.warning[0] != '\0' ? tokenizer->vocabulary.warning : NULL;
 }
 
 int64_t tern_bos(const struct tern_tokenizer *tokenizer)

@@ -17,6 +17,8 @@ struct tern_tokenizer;
 enum tern_status tern_tokenizer_new(const struct tern_catalog *catalog, struct tern_tokenizer **out,
                                     struct tern_error *error);
 void tern_tokenizer_free(struct tern_tokenizer *tokenizer);
+/* What a user must know of the vocabulary: a special id that was taken as absent. NULL: nothing. */
+const char *tern_tokenizer_warning(const struct tern_tokenizer *tokenizer);
 
 /* Text in pieces that are encoded as one text; special (control) tokens are recognized only where
  * they lie wholly in pieces that allow it. How user text never becomes a control token. */

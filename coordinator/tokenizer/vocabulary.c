@@ -4,6 +4,7 @@
 #include "coordinator/tokenizer/hash.h"
 #include "coordinator/tokenizer/unicode.h"
 #include "proto/utf8.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -93,6 +94,9 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
 {
     struct tern_array types;
     const bool typed = tern_catalog_numbers(catalog, "tokenizer.ggml.token_type", &types);
+    if (!typed && tern_catalog_has(catalog, "tokenizer.ggml.token_type"))
+        return tern_fail(error, TERN_BAD_MODEL, "tokenizer.ggml.token_type must hold %u numbers",
+                         v->count);
     if (typed && types.count != v->count)
         return tern_fail(error, TERN_BAD_MODEL,
                          "tokenizer.ggml.token_type has %llu entries for %u tokens",
@@ -236,17 +240,20 @@ static void find_byte_tokens(struct vocabulary *v)
             v->byte[(uint8_t)v->bytes[v->offset[id]]] = id;
 }
 
-int64_t vocabulary_special_id(const struct tern_catalog *catalog, const char *key, uint32_t count)
+int64_t vocabulary_special_id(const struct tern_catalog *catalog, const char *key,
+                              struct vocabulary *v)
 {
     uint64_t id;
-    if (!tern_catalog_u64(catalog, key, &id))
+    if (!tern_catalog_has(catalog, key))
         return -1;
-    if (id < count)
+    if (!tern_catalog_u64(catalog, key, &id))
+        snprintf(v->warning, sizeof v->warning, "%s is no token id; taken as absent", key);
+    else if (id < v->count)
         return (int64_t)id;
-    /* Files write all ones for "none". */
-    if (id != UINT32_MAX)
-        tern_log("warning", "%s is %llu, but there are %u tokens; taken as absent", key,
-                 (unsigned long long)id, count);
+    else
+        snprintf(v->warning, sizeof v->warning,
+                 "%s is %llu, but there are only %u tokens; taken as absent", key,
+                 (unsigned long long)id, v->count);
     return -1;
 }
 
@@ -257,10 +264,9 @@ static bool is_control(const struct vocabulary *v, uint32_t id)
 
 static void read_special_ids(const struct tern_catalog *catalog, struct vocabulary *v)
 {
-    v->bos = vocabulary_special_id(catalog, "tokenizer.ggml.bos_token_id", v->count);
-    v->eos = vocabulary_special_id(catalog, "tokenizer.ggml.eos_token_id", v->count);
-    const int64_t unknown =
-        vocabulary_special_id(catalog, "tokenizer.ggml.unknown_token_id", v->count);
+    v->bos = vocabulary_special_id(catalog, "tokenizer.ggml.bos_token_id", v);
+    v->eos = vocabulary_special_id(catalog, "tokenizer.ggml.eos_token_id", v);
+    const int64_t unknown = vocabulary_special_id(catalog, "tokenizer.ggml.unknown_token_id", v);
     v->unknown = unknown < 0 ? TOKEN_NONE : (uint32_t)unknown;
     if (v->form != VOCABULARY_SENTENCEPIECE)
         return;
@@ -284,7 +290,7 @@ enum tern_status vocabulary_read(const struct tern_catalog *catalog, enum vocabu
     if (!tern_catalog_array(catalog, "tokenizer.ggml.tokens", TERN_V_STRING, &tokens) ||
         tokens.count == 0)
         return tern_fail(error, TERN_BAD_MODEL,
-                         "the file has no vocabulary (tokenizer.ggml.tokens)");
+                         "the file has no list of tokens (tokenizer.ggml.tokens)");
     if (tokens.count > TERN_MAX_STRINGS)
         return tern_fail(error, TERN_BAD_MODEL, "a vocabulary of %llu tokens; the limit is %d",
                          (unsigned long long)tokens.count, TERN_MAX_STRINGS);

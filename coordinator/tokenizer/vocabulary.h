@@ -40,6 +40,7 @@ struct vocabulary {
     uint32_t byte[256]; /* id of the token that stands for this one byte, or TOKEN_NONE */
     uint32_t unknown;   /* id of the unknown token, or TOKEN_NONE */
     int64_t bos, eos;   /* -1: none */
+    char warning[160];  /* of the last special id that no token has; empty: none */
     /* Open addressing over the tokens that merging may produce: never control tokens. For
      * SentencePiece their bytes hold spaces where the file has U+2581. */
     struct token_slot *slot;
@@ -72,6 +73,7 @@ static inline const char *vocabulary_bytes(const struct vocabulary *vocabulary, 
 int64_t vocabulary_unmap_bytes(struct tern_string text, char *out);
 
 /* An id from the metadata: -1 if absent, or, with a warning, if no token has it. */
-int64_t vocabulary_special_id(const struct tern_catalog *catalog, const char *key, uint32_t count);
+int64_t vocabulary_special_id(const struct tern_catalog *catalog, const char *key,
+                              struct vocabulary *vocabulary);
 
 #endif

@@ -80,9 +80,13 @@ def sizes():
     yield refused("dimensions-2e32", header(1, 0) + g.pack_string("t") + b"\xff" * 4 + bytes(64),
                   "number of dimensions 4294967295")
     yield refused("b05-q4_0", one_tensor([5124095576030431008], g.T_Q4_0, data=bytes(64)), "'t'")
-    yield refused("b05-q8_0", one_tensor([(2**64 // 34 + 1) * 32 % 2**64], g.T_Q8_0,
-                                         data=bytes(64)), "'t'")
-    yield refused("b05-q6_k", one_tensor([2**64 - 256], g.T_Q6_K, data=bytes(256)), "'t'")
+    # In every type: so many columns that their product with a block's bytes wraps to almost nothing.
+    for name, (kind, size, block, _) in bad_models.SCALED.items():
+        columns = (2**64 // (size * block) + 1) * block
+        yield refused("b05-wraps-" + name, one_tensor([columns], kind, data=bytes(512)), "'t': %d bytes" %
+                      (columns // block * size))
+        yield refused("b05-most-" + name, one_tensor([2**64 - block], kind, data=bytes(512)), "'t'")
+        yield refused("b05-rows-" + name, one_tensor([block, 2**59], kind, data=bytes(512)), "'t'")
     yield refused("b05-f32-wraps", one_tensor([2**62], g.T_F32, data=bytes(64)), "'t'")
     yield refused("b05-product-wraps", one_tensor([2**32, 2**32, 2**32], data=bytes(64)),
                   "more bytes than any file")

@@ -119,6 +119,10 @@ def hyperparameters():
             # Some are possible numbers, but contradict the tensors.
             text = "" if value in (2, 32, 47, 64, 512) else "llama." + key
             yield of_model("b13-%s-%s" % (key, value), with_llama(key, kind, value), text, (3, 5))
+    for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length", "block_count"):
+        for values in ([], [1], [2**32 - 1] * 3):
+            yield of_model("b13-%s-list-%d" % (key, len(values)), with_llama(key, g.ARRAY, g.Array(g.U32, values)),
+                           "llama.%s is a list" % key, UNSUPPORTED)
     for value in (1, 63, 163840, 2**31, 2**32 - 1):
         yield of_model("b50-context-%d" % value, with_llama("context_length", g.U32, value), "",
                        FINE if value > 1 else (0, 4))
@@ -138,8 +142,8 @@ def hyperparameters():
         model = g.base()
         del model.keys[key]
         yield of_model("b13-without-" + key, model, key)
-    for value in ("nosuch", "", "LLAMA", "llama\u0007", "x" * 10000):
-        yield of_model("architecture-%d-%s" % (len(value), value[:6].strip("\u0007")),
+    for value in ("nosuch", "", "LLAMA", "llama\u0007", "llama\0x", "x" * 10000):
+        yield of_model("architecture-%d-%s" % (len(value), value[:6].strip("\u0007\0")),
                        g.with_key("general.architecture", g.STRING, value), "architecture",
                        (3, 5))
     yield of_model("architecture-number", g.with_key("general.architecture", g.U32, 7),
@@ -224,6 +228,9 @@ def special_tokens():
                     "padding_token_id"):
             yield of_model("b15-%s-%d" % (key, value),
                            g.with_key("tokenizer.ggml." + key, g.U32, value), "", FINE)
+    for kind, value in ((g.STRING, "2"), (g.F32, 2.0), (g.BOOL, 1), (g.ARRAY, g.Array(g.U32, [2]))):
+        yield of_model("b15-eos-of-type-%d" % kind, g.with_key("tokenizer.ggml.eos_token_id", kind, value), "",
+                       FINE)
     yield of_model("b15-eos-negative", g.with_key("tokenizer.ggml.eos_token_id", g.I32, -1), "",
                    FINE)
     model = g.base(tokens=1)
@@ -287,6 +294,16 @@ def tokenizers():
     yield of_model("scores-inf", array("scores", g.F32, [float("inf")] * len(scores)), "score",
                    (0, 3))
     yield of_model("types-short", array("token_type", g.I32, kinds[:-1]), "token_type")
+    yield of_model("types-texts", array("token_type", g.STRING, ["1"] * len(kinds)), "token_type")
+    yield of_model("types-narrow", array("token_type", g.U8, kinds), "", FINE)
+    yield of_model("scores-narrow", array("scores", g.U8, [1] * len(scores)), "", FINE)
+    yield of_model("scores-texts", array("scores", g.STRING, ["1"] * len(scores)), "scores")
+    # Bytes that are none, among those by name.
+    for name in ("<0x-1>", "<0xZZ>", "<0x+1>", "<0x 1>", "<0x>", "<0x100>"):
+        yield of_model("byte-" + name.strip("<>"), array("tokens", g.STRING, tokens[:258] + [name] + tokens[259:]),
+                       "", FINE)
+    yield of_model("token-with-nul", array("tokens", g.STRING, tokens[:-1] + ["a\0b"]), "", FINE)
+    yield of_model("token-not-utf8", array("tokens", g.STRING, tokens[:-1] + [b"\xff\xfe"]), "", FINE)
     yield of_model("types-absurd", array("token_type", g.I32, [77] * len(kinds)), "type 77")
     yield of_model("types-negative", array("token_type", g.I32, [-1] * len(kinds)), "type -1")
     yield of_model("types-all-control", array("token_type", g.I32, [3] * len(kinds)), "",

@@ -46,16 +46,24 @@ class BadFiles(unittest.TestCase):
         self.assertTrue(result.err.startswith("tern: "), result)
         self.assertIn(text, result.err, result)
 
+    def assert_helps(self, result, name):
+        """A refusal of a file names it and ends with something to do."""
+        if result.code in (3, 5):
+            self.assertIn(name, result.err)
+            self.assertRegex(result.err, r"again|anew|another|get the |merge them|newer Tern|--kv f32|--tokens")
+
     def check(self, bad):
         path = self.service.root / (bad.name + ".gguf")
         path.write_bytes(bad.data)
-        self.assert_clean(self.timed("run", path, "--raw", "-n", 2, "hi"), bad.status, bad.text)
+        ran = self.timed("run", path, "--raw", "-n", 2, "hi")
+        self.assert_clean(ran, bad.status, bad.text)
+        self.assert_helps(ran, bad.name)
         # Without the weights only the parser, or the tokenizer, may find something.
         by_parser = bad.part == "file"
         codes = bad.status if by_parser else (0, 3, 4, 5)
-        self.assert_clean(self.timed("info", path), codes, bad.text if by_parser else "")
-        self.assert_clean(self.timed("tokenize", path, stdin="hi"), codes,
-                          bad.text if by_parser else "")
+        for result in (self.timed("info", path), self.timed("tokenize", path, stdin="hi")):
+            self.assert_clean(result, codes, bad.text if by_parser else "")
+            self.assert_helps(result, bad.name)
         path.unlink()
         self.assertEqual(self.good_answer(), self.answer)
 

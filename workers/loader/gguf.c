@@ -141,7 +141,7 @@ static enum tern_status parse_header(struct tern_parser *parser)
     if (memcmp(magic, "GGUF", sizeof magic) != 0)
         return tern_fail(parser->error, TERN_BAD_MODEL,
                          "header: magic is %02x %02x %02x %02x, not 'GGUF'; this is no GGUF model "
-                         "file",
+                         "file, get the model in that format",
                          magic[0], magic[1], magic[2], magic[3]);
     status = tern_parser_u32(parser, "version", &version);
     if (status == TERN_OK)

@@ -100,7 +100,7 @@ static enum tern_status read_shape(struct tern_parser *parser, struct value *val
     if (type == TERN_V_ARRAY)
         return tern_fail(parser->error, TERN_BAD_MODEL,
                          "%s: element type is array; arrays of arrays are not read, "
-                         "no known model needs one",
+                         "no known model needs one; " TERN_REMEDY_CONVERT,
                          parser->place);
     if (type != TERN_V_STRING && tern_value_bytes(type) == 0)
         return tern_fail(parser->error, TERN_BAD_MODEL,

@@ -5,9 +5,6 @@
 #include "proto/catalog.h"
 #include "workers/loader/source.h"
 
-#define TERN_REMEDY_AGAIN   "get the file again"
-#define TERN_REMEDY_CONVERT "the file is malformed: get it again or convert the model anew"
-
 struct tern_parser {
     struct tern_source *source;
     struct tern_catalog_writer *writer;
