@@ -115,11 +115,9 @@ static size_t choose_size(size_t cache)
     return bytes / MIB * MIB;
 }
 
-static void tell(struct finding *finding, const char *threads_key, const char *speed_key,
-                 uint32_t threads, double speed)
+static void tell(struct finding *finding, const char *key, uint32_t threads, double speed)
 {
-    finding_number(finding, threads_key, threads);
-    finding_real(finding, speed_key, speed);
+    finding_real(finding, key, speed);
     finding_say(finding, "%.1f GB/s with %u thread%s", speed, threads, threads == 1 ? "" : "s");
 }
 
@@ -144,8 +142,9 @@ void check_bandwidth(struct finding *finding)
     const double alone = measure(buffer, bytes, &one);
     const double all = measure(buffer, bytes, &threads);
     munmap(buffer, bytes);
-    tell(finding, "one", "one_gb_per_s", one, alone);
-    tell(finding, "threads", "gb_per_s", threads, all);
+    tell(finding, "one_gb_per_s", one, alone);
+    finding_number(finding, "threads", threads);
+    tell(finding, "gb_per_s", threads, all);
     finding_say(finding, "a large model gives at most this, divided by the bytes of its "
                          "weights, in tokens a second");
     if (bytes < 2 * cache)
