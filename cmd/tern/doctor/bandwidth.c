@@ -4,6 +4,7 @@
  */
 #include "cmd/tern/doctor/checks.h"
 #include "coordinator/memory.h"
+#include "proto/board.h"
 #include "proto/cgroup.h"
 #include "proto/wait.h"
 
@@ -20,7 +21,6 @@ enum {
     MOST = 1024 * MIB,
     BLOCK = 256 << 10,          /* bytes between two looks at the clock */
     MEASURE_NS = 150 * 1000000, /* for each number of threads */
-    MAX_THREADS = 512,
 };
 
 /* Two accumulators of a cache line each, so that loads and not the sum are what takes time. */
@@ -59,7 +59,7 @@ static void *read_part(void *context)
 /* Bytes a nanosecond, which are GB/s. *threads: wanted; those that could be started. */
 static double measure(const void *buffer, size_t bytes, uint32_t *threads)
 {
-    static struct reader readers[MAX_THREADS];
+    static struct reader readers[TERN_MAX_THREADS];
     const size_t part = bytes / *threads / BLOCK * BLOCK;
     const uint64_t begin = tern_now_ns();
     uint64_t done = 0;
@@ -127,6 +127,7 @@ void check_bandwidth(struct finding *finding)
     uint32_t one = 1, threads = tern_usable_cores("");
     if (threads > bytes / MIB)
         threads = (uint32_t)(bytes / MIB);
+    const uint32_t wanted = threads;
     void *buffer =
         bytes == 0 ? MAP_FAILED
                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -147,6 +148,11 @@ void check_bandwidth(struct finding *finding)
     tell(finding, "gb_per_s", threads, all);
     finding_say(finding, "a large model gives at most this, divided by the bytes of its "
                          "weights, in tokens a second");
+    if (threads < wanted)
+        finding_raise(finding, FINDING_PROBLEM,
+                      "only %u of %u threads could be started: raise ulimit -u or the container's "
+                      "limit of processes",
+                      threads, wanted);
     if (bytes < 2 * cache)
         finding_raise(finding, FINDING_NOTE,
                       "part of it came from a cache of %zu MiB: free memory, so that a larger "

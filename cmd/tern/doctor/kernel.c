@@ -50,7 +50,7 @@ static void tell_limit(struct finding *finding, const char *key, const char *wha
 }
 
 /* Zeros, hence problems, for a limit that does not exist: that cannot happen on Linux. */
-static struct rlimit read_limit(__rlimit_resource_t resource)
+static struct rlimit read_limit(int resource)
 {
     struct rlimit limit = {0};
     getrlimit(resource, &limit);

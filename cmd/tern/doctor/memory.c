@@ -90,14 +90,16 @@ void check_cgroup(struct finding *finding)
     } else {
         finding_unknown(finding, "memory_limit_bytes");
         finding_unknown(finding, "memory_used_bytes");
-        finding_say(finding, "no limit of memory");
+        if (version != 0)
+            finding_say(finding, "no limit of memory");
     }
     if (quota != 0) {
         finding_number(finding, "quota_cores", quota);
         finding_say(finding, "CPU time of %u cores", quota);
     } else {
         finding_unknown(finding, "quota_cores");
-        finding_say(finding, "no limit of CPU time");
+        if (version != 0)
+            finding_say(finding, "no limit of CPU time");
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ static const char *const names[PROGRAMS] = {"ternd", "tern-loader", "tern-cpu"};
 static const struct {
     const char *library, *package;
 } packages[] = {
-    {"libzmq.", "libzmq3-dev"},          {"libmsgpack", "libmsgpack-dev"},
+    {"libzmq.", "libzmq3-dev"},          {"libmsgpack", "libmsgpack-dev (or libmsgpack-c-dev)"},
     {"libhwloc.", "libhwloc-dev"},       {"libpcre2-8.", "libpcre2-dev"},
     {"libutf8proc.", "libutf8proc-dev"}, {"libjansson.", "libjansson-dev"},
     {"libseccomp.", "libseccomp-dev"},   {"libedit.", "libedit-dev"},
@@ -26,9 +27,11 @@ static const struct {
 /* Workers are the service's neighbours. */
 static bool find_programs(char paths[PROGRAMS][PATH_MAX], struct tern_error *error)
 {
-    char service[PATH_MAX];
-    if (service_program(service, sizeof service, error) != TERN_OK)
+    char found[PATH_MAX], service[PATH_MAX];
+    if (service_program(found, sizeof found, error) != TERN_OK)
         return false;
+    if (realpath(found, service) == NULL)
+        strcpy(service, found);
     const size_t folder = (size_t)(strrchr(service, '/') - service);
     for (int i = 0; i < PROGRAMS; i++)
         snprintf(paths[i], PATH_MAX, "%.*s/%s", (int)folder, service, names[i]);
@@ -58,10 +61,11 @@ static void check_program(struct finding *finding, const char *name, const char 
         finding_raise(finding, FINDING_PROBLEM, "%s is not of version %s: install Tern again", name,
                       TERN_VERSION);
     else
-        finding_raise(finding, FINDING_PROBLEM,
-                      "%s does not run: install what packages below names, or build Tern on this "
-                      "machine",
-                      name);
+        finding_raise(
+            finding, FINDING_PROBLEM,
+            "%s does not run: install what packages below names; if that is nothing, build "
+            "Tern on this machine",
+            name);
 }
 
 void check_programs(struct finding *finding)
@@ -112,15 +116,19 @@ void check_packages(struct finding *finding)
     json_t *missing = json_array();
     if (!find_programs(paths, &error)) {
         finding_say(finding, "unknown without the programs");
+        finding_unknown(finding, "missing");
         json_decref(missing);
         return;
     }
-    for (int i = 0; i < PROGRAMS; i++)
-        if (access(paths[i], X_OK) == 0) {
-            (void)run_version(paths[i], true, listed, sizeof listed);
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (access(paths[i], X_OK) != 0)
+            continue; /* told by check_programs */
+        if (run_version(paths[i], true, listed, sizeof listed))
             take_missing(finding, names[i], listed, missing);
-        }
-    if (json_array_size(missing) == 0)
+        else
+            finding_say(finding, "unknown for %s, which cannot be run", names[i]);
+    }
+    if (finding->text[0] == '\0')
         finding_say(finding, "no library is missing");
     json_object_set_new(finding->figures, "missing", missing);
 }
