@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -17,8 +19,12 @@ static bool coordinator_is_gone(void)
     return poll(&channel, 1, 0) > 0 && (channel.revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        puts("tern-cpu " TERN_VERSION);
+        return TERN_OK;
+    }
     tern_log_name("cpu");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (coordinator_is_gone()) {

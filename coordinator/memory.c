@@ -6,6 +6,7 @@
 
 #include "proto/cgroup.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 static const uint64_t MIN_RESERVE = (uint64_t)1 << 30;
 
@@ -93,5 +94,18 @@ enum tern_status tern_memory_read(const char *root, struct tern_memory *memory,
             if (read_group(&group, &versions[i], &limit) && limit.total < ram)
                 tighten(memory, &limit);
     }
+    return TERN_OK;
+}
+
+enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error)
+{
+    struct tern_memory memory;
+    const enum tern_status status = tern_memory_read("", &memory, error);
+    if (status != TERN_OK)
+        return status;
+    const char *reserve = getenv("TERN_RESERVE_MIB");
+    if (reserve != NULL && reserve[0] != '\0')
+        memory.reserve = strtoull(reserve, NULL, 10) << 20;
+    *room = memory.available > memory.reserve ? memory.available - memory.reserve : 0;
     return TERN_OK;
 }

@@ -65,7 +65,26 @@ static const struct verb verbs[] = {
      "models prints the names of the cached models, one a line.\n",
      verb_completion},
     {"version", "", "Show the version.", NULL, verb_version},
-    {"doctor", "", "Show what this machine offers and what is missing.", NULL, verb_doctor},
+    {"doctor", "", "Show what this machine offers, what is missing and how to get it.",
+     "Starts no service. Each line is ok, a note or a problem, the latter with a remedy; the exit\n"
+     "code is 1 when there is a problem.\n\n"
+     "--json: version, problems, notes (counts), checks {NAME: {state (ok, note, problem), text,\n"
+     "remedy (or null), and figures}}; null is what is unknown or unlimited. Figures by NAME:\n"
+     "  processors  online, cores, allowed, quota_cores, threads\n"
+     "  tiers       available, chosen\n"
+     "  memory      total_bytes, available_bytes, usable_bytes (by models)\n"
+     "  cgroup      version, memory_limit_bytes, memory_used_bytes, quota_cores\n"
+     "  huge_pages  shmem_enabled\n"
+     "  bandwidth   buffer_bytes, cache_bytes, one_gb_per_s, threads, gb_per_s\n"
+     "  clock       source, read_ns\n"
+     "  kernel      release, machine, pidfd\n"
+     "  limits      open_files, open_files_most, locked_bytes, address_bytes, stack_bytes\n"
+     "  seccomp, io_uring      available\n"
+     "  cache, runtime, state  path, writable, free_bytes; of cache also exists\n"
+     "  service     running, pid, version\n"
+     "  programs    ternd, tern-loader, tern-cpu (paths)\n"
+     "  packages    missing (names of libraries)\n",
+     verb_doctor},
 };
 
 /* For the build, not for a person: --help does not list them. */

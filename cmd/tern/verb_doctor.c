@@ -1,103 +1,60 @@
-/* tern doctor: what this machine offers, in words, without a service. */
-#include "cmd/tern/models.h"
+/* tern doctor: what this machine offers, what is missing, and how to get it. Starts no service. */
+#include "cmd/tern/doctor/checks.h"
+#include "cmd/tern/output.h"
 #include "cmd/tern/verbs.h"
-#include "proto/runtime.h"
-#include "proto/tier.h"
 
-#include <sched.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-static void line(const char *name, const char *text)
+static const struct {
+    const char *name;
+    void (*check)(struct finding *finding);
+} checks[] = {
+    {"processors", check_processors}, {"tiers", check_tiers},
+    {"memory", check_memory},         {"cgroup", check_cgroup},
+    {"huge_pages", check_huge_pages}, {"bandwidth", check_bandwidth},
+    {"clock", check_clock},           {"kernel", check_kernel},
+    {"limits", check_limits},         {"seccomp", check_seccomp},
+    {"io_uring", check_io_uring},     {"cache", check_cache},
+    {"runtime", check_runtime},       {"state", check_state},
+    {"service", check_service},       {"programs", check_programs},
+    {"packages", check_packages},
+};
+
+enum { CHECKS = sizeof checks / sizeof checks[0], INDENT = 20 };
+
+static void print_finding(const char *name, const struct finding *finding)
 {
-    printf("%-14s %s\n", name, text);
+    printf("%-7s  %-10s %s\n", finding_state_name(finding->state), name, finding->text);
+    if (finding->remedy[0] != '\0')
+        printf("%*s-> %s\n", INDENT, "", finding->remedy);
+    fflush(stdout); /* the next check may take a while */
 }
 
-static void show_processor(void)
+/* Counts findings by state; fills `sections` for --json (NULL: prints them). */
+static void run_checks(json_t *sections, int counts[FINDING_PROBLEM + 1])
 {
-    char text[128];
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    snprintf(text, sizeof text, "%d that this process may use, %ld online", CPU_COUNT(&allowed),
-             sysconf(_SC_NPROCESSORS_ONLN));
-    line("processors", text);
-    size_t used = 0;
-    for (unsigned i = 0; i <= (unsigned)tern_best_tier(); i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
-                                 tern_tier_name((enum tern_tier)i));
-    line("tiers", text);
-}
-
-static void show_memory(void)
-{
-    char key[64], text[160];
-    unsigned long long kib, total = 0, available = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file != NULL && fscanf(file, "%63[^:]: %llu%*[^\n]\n", key, &kib) == 2) {
-        if (strcmp(key, "MemTotal") == 0)
-            total = kib;
-        if (strcmp(key, "MemAvailable") == 0)
-            available = kib;
-    }
-    if (file != NULL)
-        fclose(file);
-    snprintf(text, sizeof text, "%llu MiB, %llu MiB available", total / 1024, available / 1024);
-    line("memory", text);
-}
-
-static void show_huge_pages(void)
-{
-    char text[128] = "";
-    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
-    if (file == NULL || fgets(text, sizeof text, file) == NULL)
-        line("huge pages", "unknown (no /sys)");
-    else if (strstr(text, "[never]") != NULL)
-        line("huge pages", "off for shared memory; fewer page-table misses with: echo advise > "
-                           "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-    else
-        line("huge pages", "on for shared memory");
-    if (file != NULL)
-        fclose(file);
-}
-
-static void show_limits(void)
-{
-    char text[128];
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        snprintf(text, sizeof text, "%llu open files (at most %llu)",
-                 (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
-        line("limits", text);
-    }
-}
-
-static void show_service(void)
-{
-    char text[256], cache[4096];
-    struct tern_runtime runtime;
-    struct tern_error error = {0};
-    if (tern_runtime_open(&runtime, &error) != TERN_OK) {
-        line("service", error.message);
-    } else {
-        const int pid = tern_runtime_holder(&runtime);
-        if (pid > 0)
-            snprintf(text, sizeof text, "runs as process %d in %s", pid, runtime.folder);
+    for (int i = 0; i < CHECKS; i++) {
+        struct finding finding;
+        finding_begin(&finding);
+        checks[i].check(&finding);
+        counts[finding.state]++;
+        if (sections != NULL)
+            json_object_set_new(sections, checks[i].name, finding_json(&finding));
         else
-            snprintf(text, sizeof text, "does not run; its folder is %s", runtime.folder);
-        line("service", text);
+            print_finding(checks[i].name, &finding);
+        finding_end(&finding);
     }
-    if (models_folder(cache, sizeof cache, &error) == TERN_OK)
-        line("models", cache);
 }
 
 int verb_doctor(const struct verb *verb, int argc, char **argv)
 {
-    const struct option options[] = {{0}};
+    bool as_json = false;
+    const struct option options[] = {
+        {"json", OPTION_FLAG, &as_json, NULL, "print JSON", 0, 0, NULL},
+        {0},
+    };
     struct tern_error error = {0};
-    int positionals;
+    int positionals, counts[FINDING_PROBLEM + 1] = {0};
     enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
     if (status == TERN_INTERRUPTED)
         return 0;
@@ -105,10 +62,17 @@ int verb_doctor(const struct verb *verb, int argc, char **argv)
         status = tern_fail(&error, TERN_USAGE, "doctor takes no arguments");
     if (status != TERN_OK)
         return complain(&error);
-    show_processor();
-    show_memory();
-    show_huge_pages();
-    show_limits();
-    show_service();
-    return 0;
+    json_t *sections = as_json ? json_object() : NULL;
+    run_checks(sections, counts);
+    const int notes = counts[FINDING_NOTE], problems = counts[FINDING_PROBLEM];
+    if (as_json) {
+        json_t *report = json_pack("{s:s, s:i, s:i, s:o}", "version", TERN_VERSION, "problems",
+                                   problems, "notes", notes, "checks", sections);
+        print_json(report);
+        json_decref(report);
+    } else {
+        printf("\n%d problem%s, %d note%s\n", problems, problems == 1 ? "" : "s", notes,
+               notes == 1 ? "" : "s");
+    }
+    return problems > 0 ? TERN_FAILED : 0;
 }

@@ -1,5 +1,7 @@
 /* The life of loaded models: found by file and options, loaded, kept, unloaded. */
 #include "coordinator/model/model.h"
+
+#include "coordinator/memory.h"
 #include "coordinator/model/load.h"
 #include "coordinator/model/options.h"
 #include "coordinator/model/settle.h"

@@ -1,10 +1,8 @@
 /* Choosing the size of a model. */
 #include "coordinator/model/size.h"
-#include "coordinator/memory.h"
 #include "coordinator/schedule/pages.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 enum {
     MIB = 1 << 20,
@@ -153,18 +151,5 @@ enum tern_status tern_choose_pages(const struct tern_catalog *catalog,
         choice->bytes += sizes.kv;
         choice->pages += tern_pages_for(choice->context);
     }
-    return TERN_OK;
-}
-
-enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error)
-{
-    struct tern_memory memory;
-    const enum tern_status status = tern_memory_read("", &memory, error);
-    if (status != TERN_OK)
-        return status;
-    const char *reserve = getenv("TERN_RESERVE_MIB");
-    if (reserve != NULL && reserve[0] != '\0')
-        memory.reserve = strtoull(reserve, NULL, 10) * MIB;
-    *room = memory.available > memory.reserve ? memory.available - memory.reserve : 0;
     return TERN_OK;
 }

@@ -39,8 +39,4 @@ enum tern_status tern_choose_pages(const struct tern_catalog *catalog,
                                    const struct tern_options *options, uint64_t room,
                                    struct tern_size_choice *choice, struct tern_error *error);
 
-/* Bytes that may be used now without swapping and without touching the reserve
- * (TERN_RESERVE_MIB in the environment overrides it). */
-enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error);
-
 #endif
