@@ -1,9 +1,11 @@
 """Many requests at once: the queue and its limit, cancelling, and the bits that each has alone."""
 import array
+import json
+import signal
 import time
 import unittest
 
-from harness import Service, models, prompts, wait_until
+from harness import Service, kill, models, prompts, wait_until
 from raw_client import RawClient
 
 LIMIT = 256  # requests in work
@@ -91,6 +93,86 @@ class Queue(unittest.TestCase):
                 client.ask("cancel", request)
         self.assertEqual(ids, self.want)
         self.assertLess(len(ended), 64, "it waited for a whole round of the other's")
+
+
+class Eight(unittest.TestCase):
+    """Eight sessions of every kind in the same steps."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service()
+        cls.addClassCleanup(cls.service.stop)
+        _, cls.model, about = next(m for m in models() if m[0] == "gemma3-mix32")
+        cls.file = cls.service.tokens_file((prompts(about)[0] * 10)[:1100])
+        whole = cls.alone(["--raw", "-n", 1700, "Hello world"])["text"]
+        cls.stop_text = whole[len(whole) // 2:][:4]
+        cls.requests = cls.kinds()
+        cls.want = [cls.alone(request) for request in cls.requests]
+
+    @classmethod
+    def kinds(cls):
+        system = ["--system", "You answer in one word, and then say why. " * 4]
+        drawn = ["--temp", 1.1, "--seed", 11]
+        return [
+            ["--raw", "-n", 1700, "The quick brown fox"],
+            ["--raw", "-n", 1600, *drawn, "--top-k", 60, "--top-p", 0.95, "Hello world"],
+            ["-n", 1500, *system, "What is the sky?"],
+            ["-n", 1650, *system, *drawn, "What is the sea?"],
+            ["--raw", "-n", 1700, "--stop", cls.stop_text, "--stop", "zzzzzzzz", "Hello world"],
+            ["--raw", "-n", 1450, "--logprobs", 4, "12345"],
+            ["--raw", "-n", 1550, *drawn, "--min-p", 0.02, "--repeat-penalty", 1.2, "--bias", "42=2", "def f(x):"],
+            ["--tokens", cls.file, "-n", 900, "--logprobs", 1],
+        ]
+
+    @staticmethod
+    def told(answer):
+        return {key: answer[key] for key in ("text", "ids", "reason", "logprobs") if key in answer}
+
+    @classmethod
+    def options(cls, request):
+        return ["run", cls.model, "--json", "--ignore-eos", "--ctx", 2048, *request]
+
+    @classmethod
+    def alone(cls, request):
+        """By an instance that has computed nothing before."""
+        cls.service.tern("unload", cls.model)
+        return cls.told(cls.service.good(*cls.options(request)).json())
+
+    def together(self, disturb):
+        """The answers of all, which begin at one moment: the worker is held until all are there."""
+        self.service.good("unload", self.model)
+        self.service.good("load", self.model, "--ctx", 2048)
+        worker = self.service.worker()["pid"]
+        kill(worker, signal.SIGSTOP)
+        running = [self.service.start(*self.options(request)) for request in self.requests]
+        wait_until(lambda: self.service.ps()["requests"] == 8, 10, "all are there")
+        decoded = self.service.ps()["tokens"]["decode"]
+        kill(worker, signal.SIGCONT)
+        if disturb:
+            wait_until(lambda: self.service.ps()["tokens"]["decode"] > decoded, 10, "tokens come")
+            kill(worker)
+            self.assertGreater(self.service.ps()["requests"], 4)
+        answers = []
+        for process in running:
+            out, err = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, err), (0, b""))
+            answers.append(self.told(json.loads(out)))
+        if disturb:
+            self.assertNotEqual(self.service.worker()["pid"], worker)
+        return answers
+
+    def check(self, disturb):
+        self.assertEqual([w["reason"] for w in self.want], ["length"] * 4 + ["stop"] + ["length"] * 3)
+        for request, got, want in zip(self.requests, self.together(disturb), self.want):
+            self.assertEqual(got, want, request)
+        busy = self.service.ps()
+        self.assertEqual((busy["requests"], busy["models"][0]["pages_used"]), (0, 0))
+
+    def test_undisturbed(self):
+        self.check(disturb=False)
+
+    def test_worker_killed(self):
+        self.check(disturb=True)
 
 
 if __name__ == "__main__":
