@@ -10,6 +10,7 @@ from raw_client import RawClient
 
 LIMIT = 256  # requests in work
 OF_ONE = 192  # of them, of one client
+SEATS = 64  # sessions with pages at one time
 
 
 class Queue(unittest.TestCase):
@@ -173,6 +174,113 @@ class Eight(unittest.TestCase):
 
     def test_worker_killed(self):
         self.check(disturb=True)
+
+
+class Cancel(unittest.TestCase):
+    """Clients that stop wanting their answer, or cannot take it."""
+
+    def setUp(self):
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+        _, self.model, about = next(m for m in models() if m[0] == "gemma3-mix32")
+        self.tokens = prompts(about)[0]
+        self.slow = ["--ctx", 8192, "--tier", "scalar", "--threads", 1]  # so that it can be met at work
+        self.want = self.ids()
+        self.running = []
+        self.addCleanup(lambda: [process.communicate() for process in self.running if process.kill() is None])
+
+    def ids(self):
+        return self.service.ids(self.model, self.tokens, 24, *self.slow)
+
+    def start(self, length, n):
+        """A client whose prompt begins like no other's, as a process."""
+        path = self.service.root / f"{len(self.running)}.json"
+        path.write_text(json.dumps([len(self.running) + 5] + (self.tokens * 60)[:length - 1]))
+        self.running.append(self.service.start("run", self.model, "--tokens", path, "--json", "-n", n,
+                                               "--ignore-eos", *self.slow))
+        return self.running[-1]
+
+    def figure(self, name):
+        return self.service.ps()["tokens"][name]
+
+    def in_prompt(self):
+        before = self.figure("prompt"), self.figure("decode")
+        process = self.start(8000, 100)
+        wait_until(lambda: self.figure("prompt") > before[0], 10, "the prompt is being read")
+        self.assertEqual(self.figure("decode"), before[1])
+        return process
+
+    def in_decode(self):
+        before = self.figure("decode")
+        process = self.start(20, 8000)
+        wait_until(lambda: self.figure("decode") > before + 20, 10, "tokens come")
+        return process
+
+    def idle(self):
+        busy = self.service.ps()
+        return (busy["requests"], busy["running"], busy["models"][0]["pages_used"]) == (0, 0, 0)
+
+    def still(self):
+        steps = self.figure("steps")
+        time.sleep(0.2)
+        return self.figure("steps") == steps
+
+    def check(self, phase, number, code):
+        process = phase()
+        self.assertEqual(self.service.ps()["running"], 1)
+        process.send_signal(number)
+        wait_until(self.idle, 1, "nothing is left of it")
+        steps = self.figure("steps")
+        process.communicate(timeout=10)
+        self.assertEqual(process.returncode, code)
+        self.assertEqual(self.figure("steps"), steps, "the worker goes on")
+        self.assertEqual(self.ids(), self.want)
+
+    def test_interrupted_in_the_prompt(self):
+        self.check(self.in_prompt, signal.SIGINT, 130)
+
+    def test_interrupted_while_tokens_come(self):
+        self.check(self.in_decode, signal.SIGINT, 130)
+
+    def test_killed_in_the_prompt(self):
+        self.check(self.in_prompt, signal.SIGKILL, -signal.SIGKILL)
+
+    def test_killed_while_tokens_come(self):
+        self.check(self.in_decode, signal.SIGKILL, -signal.SIGKILL)
+
+    def test_clients_that_stop_reading(self):
+        """As many as there are seats, stopped while tokens come: when they are owed all they can be, nobody
+        computes for them, and others have their seats. One that reads again has its whole answer."""
+        self.slow = ["--ctx", 1024]
+        want = json.loads(self.start(40, 900).communicate(timeout=30)[0])["ids"]
+        self.running.clear()
+        for _ in range(SEATS + 1):
+            self.start(40, 900).send_signal(signal.SIGSTOP)
+        for process in self.running:
+            process.send_signal(signal.SIGCONT)
+        wait_until(lambda: self.service.ps()["requests"] == len(self.running), 10, "all are there")
+        for process in self.running:
+            process.send_signal(signal.SIGSTOP)
+        wait_until(self.still, 20, "nobody computes")
+        self.assertGreater(self.service.ps()["requests"], SEATS / 2)
+        began = time.monotonic()
+        self.assertEqual(self.ids(), self.want)
+        self.assertLess(time.monotonic() - began, 2, "it waited for those that do not read")
+        self.running[0].send_signal(signal.SIGCONT)
+        self.assertEqual(json.loads(self.running[0].communicate(timeout=30)[0])["ids"], want)
+        for process in self.running[1:]:
+            process.kill()
+        wait_until(self.idle, 2, "nothing is left of them")
+        self.assertEqual(self.ids(), self.want)
+
+    def test_stopped_in_the_prompt(self):
+        """Beside it others have their answers; killed then, it leaves at once."""
+        process = self.in_prompt()
+        process.send_signal(signal.SIGSTOP)
+        self.assertEqual(self.ids(), self.want)
+        process.kill()
+        wait_until(self.idle, 1, "nothing is left of it")
+        self.assertEqual(self.ids(), self.want)
 
 
 if __name__ == "__main__":
