@@ -1,8 +1,8 @@
 /*
  * Composing steps. Fairness: every runnable session gets a row before any gets two, and the first
  * place goes round. Pages go to the oldest first (in the order of the lane's list, in which clients
- * take turns): when none is left, the youngest session loses its
- * pages and is computed again later, so that the oldest always comes to its end.
+ * take turns): when none is left, the youngest session loses its pages and is computed again later,
+ * so that the oldest always comes to its end.
  */
 #include "coordinator/schedule/compose.h"
 #include "coordinator/schedule/pace.h"
@@ -82,22 +82,8 @@ bool tern_compose_evict_resting(struct tern_composer *composer, struct tern_lane
     return false;
 }
 
-/* Takes the seat of the last session behind this one: it was let in when this one was not there
- * yet. False: none sits there. */
-static bool make_way(struct tern_composer *composer, struct tern_session *session)
-{
-    struct tern_session *last = NULL;
-    for (struct tern_session *s = session->next; s != NULL; s = s->next)
-        if (s->sequence >= 0)
-            last = s;
-    if (last != NULL)
-        evict(composer, last, true);
-    return last != NULL;
-}
-
-/* A page table for the session, and in it what others have computed of its ids, if need be at
- * the cost of sessions behind it. False: all tables are taken, or (limited) the pages for all it
- * knows are not free beside `promised` ones. */
+/* A page table for the session, and in it what others have computed of its ids. False: all tables
+ * are taken, or (limited) the pages for all it knows are not free beside `promised` ones. */
 static bool let_in(struct tern_composer *composer, struct tern_session *session, bool limited,
                    uint64_t *promised)
 {
@@ -105,11 +91,10 @@ static bool let_in(struct tern_composer *composer, struct tern_session *session,
     const struct tern_prefix_match match = tern_prefix_find(lane, session);
     const uint64_t need = tern_pages_for(session->count + 1ull) - tern_pages_for(match.positions);
     while (limited && *promised + need > tern_pages_available(lane->pages))
-        if (!tern_prefix_drop(lane, match.kept) && !make_way(composer, session))
+        if (!tern_prefix_drop(lane, match.kept))
             return false;
-    while (!take_sequence(composer, session))
-        if (!make_way(composer, session))
-            return false;
+    if (!take_sequence(composer, session))
+        return false;
     tern_prefix_take(lane, composer->supervisor, &match, session);
     *promised += need;
     return true;
