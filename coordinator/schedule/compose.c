@@ -14,6 +14,11 @@ bool tern_session_runnable(const struct tern_session *session)
     return session->credit > 0 && !session->cancelled && tern_session_pending(session) > 0;
 }
 
+bool tern_session_awaits_token(const struct tern_session *session)
+{
+    return session->computed + 1 >= session->prompt && !session->every_row;
+}
+
 uint32_t tern_session_outputs(const struct tern_session *session)
 {
     if (session->every_row)
@@ -262,27 +267,23 @@ static uint32_t list_runnable(struct tern_lane *lane, struct tern_session **list
 /* Rows of a step that lasts as long as it should, when the first `served` of the list have one row
  * each. Counts all further rows as those of the longest prompt: the estimate errs to the safe side.
  */
-static uint32_t rows_in_time(const struct tern_lane *lane, struct tern_session **list,
-                             uint32_t served)
+static uint32_t rows_in_time(const struct tern_composer *composer, const struct tern_lane *lane,
+                             struct tern_session **list, uint32_t served)
 {
     uint32_t farthest = 0;
-    bool shared = false;
-    for (uint32_t i = 0; i < served; i++) {
-        if (list[i]->computed + 1 >= list[i]->prompt && !list[i]->every_row)
-            shared = true; /* somebody waits for a token */
-        else if (list[i]->computed > farthest)
+    for (uint32_t i = 0; i < served; i++)
+        if (!tern_session_awaits_token(list[i]) && list[i]->computed > farthest)
             farthest = list[i]->computed;
-    }
-    return tern_pace_rows(&lane->pace, farthest, shared, lane->plan->max_rows);
+    return tern_pace_rows(&lane->pace, farthest, composer->sharing, lane->plan->max_rows);
 }
 
-static void give_rows(struct tern_lane *lane)
+static void give_rows(const struct tern_composer *composer, struct tern_lane *lane)
 {
     struct tern_session *list[TERN_MAX_SEQUENCES];
     struct room room = {.rows = lane->plan->max_rows, .outputs = lane->plan->max_outputs};
     const uint32_t count = list_runnable(lane, list);
     const uint32_t served = give_first_rows(list, count, &room);
-    const uint32_t in_time = rows_in_time(lane, list, served);
+    const uint32_t in_time = rows_in_time(composer, lane, list, served);
     const uint32_t more = in_time > served ? in_time - served : 0;
     room.rows = more < room.rows ? more : room.rows;
     share_rows(list, served, &room);
@@ -312,7 +313,7 @@ uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane)
     bool lost;
     do {
         admit(composer, lane);
-        give_rows(lane);
+        give_rows(composer, lane);
         rows = cover_all(composer, lane, &lost);
     } while (rows == 0 && lost);
     return rows;

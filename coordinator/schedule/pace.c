@@ -8,7 +8,7 @@ enum {
     MEASURED_ROWS = 8, /* steps with fewer say nothing about the time of a prompt's row */
 };
 static const double STEP_NS = 250e6;   /* how long a step should take at most */
-static const double SHARED_NS = 125e6; /* beside the time of a step of tokens alone */
+static const double SHARED_NS = 125e6; /* of all lanes in turn, beside their tokens alone */
 static const double FADE = 0.8;
 
 void tern_pace_measure(struct tern_pace *pace, uint32_t rows, uint64_t attended, uint64_t ns)
@@ -49,11 +49,13 @@ static double row_ns(const struct tern_pace *pace, double position)
     return each + slope * position;
 }
 
-uint32_t tern_pace_rows(const struct tern_pace *pace, uint32_t position, bool shared, uint32_t most)
+uint32_t tern_pace_rows(const struct tern_pace *pace, uint32_t position, uint32_t sharing,
+                        uint32_t most)
 {
-    const double target = shared ? SHARED_NS + pace->small_ns : STEP_NS;
-    const uint32_t least = shared && pace->small_ns > SHARED_NS ? 1 : LEAST_ROWS;
-    double rows = shared ? LEAST_ROWS : FIRST_ROWS;
+    const double share = sharing > 0 ? SHARED_NS / sharing : STEP_NS;
+    const double target = sharing > 0 ? share + pace->small_ns : share;
+    const uint32_t least = sharing > 0 && pace->small_ns > share ? 1 : LEAST_ROWS;
+    double rows = sharing > 0 ? LEAST_ROWS : FIRST_ROWS;
     if (pace->rows != 0) {
         const double growth = (double)pace->rows * GROWTH, each = row_ns(pace, position);
         rows = each > 0 && target / each < growth ? target / each : growth;

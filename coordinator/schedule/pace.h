@@ -6,7 +6,6 @@
 #ifndef TERN_PACE_H
 #define TERN_PACE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct tern_pace {
@@ -21,8 +20,9 @@ struct tern_pace {
 void tern_pace_measure(struct tern_pace *pace, uint32_t rows, uint64_t attended, uint64_t ns);
 
 /* Rows at positions from `position` on that a step can have in the time that it should last, 1 to
- * `most`. `shared`: somebody in it waits for a token, so that it should last less long. */
-uint32_t tern_pace_rows(const struct tern_pace *pace, uint32_t position, bool shared,
+ * `most`. `sharing`: lanes that take turns while somebody in one of them waits for a token, so that
+ * it should last less long; 0: nobody waits. */
+uint32_t tern_pace_rows(const struct tern_pace *pace, uint32_t position, uint32_t sharing,
                         uint32_t most);
 
 #endif

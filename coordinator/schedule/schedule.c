@@ -97,9 +97,24 @@ static struct tern_session *find_suspect(struct tern_scheduler *s)
     return NULL;
 }
 
+/* Lanes that take turns while somebody in one of them waits for a token, 0: nobody does. */
+static uint32_t count_sharing(const struct tern_scheduler *s)
+{
+    uint32_t lanes = 0;
+    bool awaited = false;
+    for (const struct tern_lane *lane = s->lanes; lane != NULL; lane = lane->next) {
+        lanes += lane_runnable(lane);
+        for (const struct tern_session *i = lane->sessions; i != NULL; i = i->next)
+            if (i->sequence >= 0 && tern_session_runnable(i) && tern_session_awaits_token(i))
+                awaited = true;
+    }
+    return awaited ? lanes : 0;
+}
+
 /* The first lane, in turn, that has rows now. */
 static struct tern_lane *compose_turn(struct tern_scheduler *s, uint32_t *rows)
 {
+    s->composer.sharing = count_sharing(s);
     for (struct tern_lane *lane = s->lanes; lane != NULL; lane = lane->next) {
         if (!lane_runnable(lane) || (*rows = tern_compose(&s->composer, lane)) == 0)
             continue;

@@ -1,0 +1,112 @@
+"""A long prompt delays nobody: gaps between the tokens of one session while others read long prompts."""
+import array
+import time
+import unittest
+
+from harness import REAL, Service, models, prompts
+from raw_client import RawClient
+
+LIMIT_S = 0.25  # beside twice the gap that nobody disturbs
+PROMPT = 6000   # tokens of a long prompt
+
+
+def p99(gaps):
+    return sorted(gaps)[int(0.99 * (len(gaps) - 1) + 0.5)]
+
+
+class Pace(unittest.TestCase):
+    def setUp(self):
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+        self.prompts = 0
+        _, tiny, about = next(m for m in models() if m[0] == "gemma3-mix32")
+        self.tiny = str(tiny), prompts(about)[0]
+        smol = REAL / "smollm2-135m.gguf"
+        self.smol = (str(smol), list(range(100, 400))) if smol.exists() else None
+        for path, _ in filter(None, (self.tiny, self.smol)):
+            self.service.good("load", path, "--ctx", 8192)
+
+    def ask(self, client, request, model, length, n):
+        """A prompt that begins like no other's."""
+        path, tokens = model
+        self.prompts += 1
+        ids = [self.prompts + 10] + (tokens * (length // len(tokens) + 1))[:length - 1]
+        client.ask("generate", request, model=path, tokens=array.array("I", ids).tobytes(), n=n,
+                   ignore_eos=True, ctx=8192)
+
+    def gaps(self, client, until):
+        """Seconds between replies with tokens, until told."""
+        found, last = [], None
+        while not until():
+            reply = client.receive(1)
+            if reply is None:
+                continue
+            self.assertIn(reply["k"], ("tokens", "progress"), reply)
+            client.ask("ack", 1, count=1)
+            now = time.monotonic()
+            if reply["k"] == "tokens":
+                if last is not None:
+                    found.append(now - last)
+                last = now
+        return found
+
+    def check(self, session, disturbing):
+        """`disturbing`: (model, how many long prompts) in turn, each at once with the others."""
+        with RawClient(self.service) as client, RawClient(self.service) as other:
+            for model in {id(m): m for m, _ in disturbing}.values():  # they are loaded before
+                self.ask(other, 1, model, 300, 2)
+                other.last(1)
+            self.ask(client, 1, session, 20, 8000)
+            end = time.monotonic() + 0.4
+            calm = self.gaps(client, lambda: time.monotonic() > end)
+            reading = set()
+            for model, count in disturbing:
+                for _ in range(count):
+                    number = len(reading) + 2
+                    self.ask(other, number, model, PROMPT, 1)
+                    reading.add(number)
+            began = time.monotonic()
+
+            def done():
+                reply = other.receive(0)
+                while reply is not None:
+                    self.assertNotEqual(reply["k"], "error", reply)
+                    if reply["k"] == "done":
+                        reading.discard(reply["request"])
+                    else:
+                        other.ask("ack", reply["request"], count=1)
+                    reply = other.receive(0)
+                return not reading or time.monotonic() > began + 3
+            gaps = self.gaps(client, done)
+            self.assertGreater(len(gaps), 10)
+            self.assertLess(p99(gaps), 2 * p99(calm) + LIMIT_S, (p99(calm), max(gaps), len(gaps)))
+            client.ask("cancel", 1)
+            for number in reading:
+                other.ask("cancel", number)
+
+    def real(self):
+        if self.smol is None:
+            self.skipTest("smollm2-135m.gguf is missing")
+        return self.smol
+
+    def test_one_prompt(self):
+        self.check(self.tiny, [(self.tiny, 1)])
+
+    def test_three_prompts(self):
+        self.check(self.tiny, [(self.tiny, 3)])
+
+    def test_one_prompt_of_a_real_model(self):
+        self.check(self.real(), [(self.smol, 1)])
+
+    def test_three_prompts_of_a_real_model(self):
+        self.check(self.real(), [(self.smol, 3)])
+
+    def test_prompts_of_another_model(self):
+        self.check(self.tiny, [(self.real(), 3)])
+
+    def test_prompts_of_both_models(self):
+        self.check(self.real(), [(self.smol, 1), (self.tiny, 3)])
+
+
+if __name__ == "__main__":
+    unittest.main()
