@@ -1,6 +1,6 @@
 #include "coordinator/model/settle.h"
 
-#include "coordinator/model/size.h"
+#include "coordinator/memory.h"
 #include "proto/wait.h"
 
 /* How long a worker may take to unmap; what it still holds then counts as used. */

@@ -587,7 +587,7 @@ static void clients_take_turns(void **state)
     for (int i = 0; i < 40; i++)
         fake_finish(scheduler);
     check_answer(&owners[75], 20);
-    assert_false(owners[0].ended);
+    assert_false(owners[74].ended);
     finish_all();
     for (int i = 0; i < 75; i++)
         check_answer(&owners[i], 40);
