@@ -60,7 +60,7 @@ class Pace(unittest.TestCase):
         self.assertLess(tries[-1][1], tries[-1][0], tries)
 
     def measure(self, session, disturbing):
-        """Gaps before and while prompts are read. `disturbing`: (model, how many long prompts) in turn, each at once with the others."""
+        """Gaps before and while prompts are read. `disturbing`: (model, how many long prompts)."""
         with RawClient(self.service) as client, RawClient(self.service) as other:
             for model in {id(m): m for m, _ in disturbing}.values():  # they are loaded before
                 self.ask(other, 1, model, 300, 2)
