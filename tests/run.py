@@ -54,10 +54,10 @@ class Runner(unittest.TextTestResult):
         self.stream.writeln(f"    {time.monotonic() - self.began:.1f} s")
 
 
-def run_integration(names):
+def run_integration(names, without):
     folder = SOURCE / "tests" / "integration"
     sys.path.insert(0, str(folder))
-    names = names or sorted(p.stem for p in folder.glob("test_*.py"))
+    names = names or sorted(p.stem for p in folder.glob("test_*.py") if p.stem not in without)
     suite = unittest.defaultTestLoader.loadTestsFromNames(names)
     result = unittest.TextTestRunner(stream=sys.stderr, verbosity=2,
                                      resultclass=Runner).run(suite)
@@ -74,6 +74,7 @@ def main():
     parser.add_argument("--unit", action="store_true")
     parser.add_argument("--suite", help="of the unit tests, e.g. concurrent")
     parser.add_argument("--integration", action="store_true")
+    parser.add_argument("--without", action="append", default=[], help="an integration test file to leave out")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     both = not options.unit and not options.integration and not options.names
@@ -82,7 +83,7 @@ def main():
     if both or options.unit:
         total = [a + b for a, b in zip(total, run_unit(options.build, options.suite))]
     if both or options.integration or options.names:
-        total = [a + b for a, b in zip(total, run_integration(options.names))]
+        total = [a + b for a, b in zip(total, run_integration(options.names, options.without))]
     skipped = f", {total[2]} skipped" if total[2] else ""
     print(f"{total[0]} passed, {total[1]} failed{skipped}")
     return 1 if total[1] or not total[0] else 0
