@@ -16,7 +16,7 @@ static const char *const names[PROGRAMS] = {"ternd", "tern-loader", "tern-cpu"};
 /* Libraries by the start of their file name, and what brings them on Debian: the packages to build
  * with, whose names stay the same from release to release. */
 static const struct {
-    const char *library, *package;
+    const char *soname, *package;
 } packages[] = {
     {"libzmq.", "libzmq3-dev"},          {"libmsgpack", "libmsgpack-dev (or libmsgpack-c-dev)"},
     {"libhwloc.", "libhwloc-dev"},       {"libpcre2-8.", "libpcre2-dev"},
@@ -84,7 +84,7 @@ void check_programs(struct finding *finding)
 static const char *package_of(const char *library)
 {
     for (size_t i = 0; i < sizeof packages / sizeof packages[0]; i++)
-        if (strncmp(library, packages[i].library, strlen(packages[i].library)) == 0)
+        if (strncmp(library, packages[i].soname, strlen(packages[i].soname)) == 0)
             return packages[i].package;
     return NULL;
 }
