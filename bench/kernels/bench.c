@@ -1,6 +1,7 @@
 /*
  * How fast each tier's products are, next to a plain read of memory in the same run: decode (one
- * token) in GB/s of weights and as a fraction of the read, prompts in GMAC/s. One thread.
+ * token) in GB/s of weights and as a fraction of the read, prompts in GMAC/s, and a few tokens
+ * together in times of the one token's time. One thread.
  *
  *   bench-kernels [TIER] [TYPE] [a8|a16]
  */
@@ -139,6 +140,10 @@ static void measure(const struct tern_kernels *k, uint32_t type, enum tern_preci
            : precision == TERN_FAST ? "a8"
                                     : "a16",
            read, gbs, gbs / read, (double)few * COLUMNS * PROMPT / prompt * 1e-9);
+    for (uint32_t tokens = 2; tokens <= 16; tokens += tokens < 8 ? 1 : 4)
+        printf("%s%u tokens x%.2f", tokens == 2 ? "           " : "  ", tokens,
+               best_time(&b, k->matmul[type], tokens, rows / 4 / 64 * 64, scratch) / decode * 4);
+    printf("\n");
     fflush(stdout);
     free(b.out);
     free((void *)(uintptr_t)b.m.x);

@@ -13,7 +13,15 @@
 
 enum { PANEL_COLUMNS = 768, PANEL_ROWS = 2 * LANES };
 /* Tokens of a tile: accumulators for PANEL_ROWS rows of each must fit the registers. */
-enum { TILE_TOKENS = LANES == 16 ? 6 : 3 };
+enum { TILE_TOKENS = LANES == 16 ? 6 : 3, TILE_MIDDLE = LANES == 16 ? 4 : 2 };
+
+/* Tokens of the next tile when so many are left. */
+INLINE uint32_t tile_tokens(uint32_t left)
+{
+    if (left >= TILE_TOKENS)
+        return TILE_TOKENS;
+    return left >= TILE_MIDDLE ? TILE_MIDDLE : left >= 2 ? 2 : 1;
+}
 
 struct act_row {
     const uint8_t *hi, *lo; /* codes, or their high and low bytes */
@@ -67,6 +75,54 @@ INLINE void prefetch(const uint8_t *p, size_t bytes)
 #pragma GCC unroll 16
     for (size_t i = 0; i < bytes; i += 64)
         _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+}
+/* The same, into the second cache only. */
+INLINE void prefetch_second(const uint8_t *p, size_t bytes)
+{
+#pragma GCC unroll 16
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)p + i, _MM_HINT_T1);
+}
+
+/*
+ * Memory delivers best in its own order, but a group of LANES rows is read block by block, all rows
+ * at once. A group up to SMALL_GROUP bytes fits a cache twice and comes whole while the one before
+ * is read; of a larger one AHEAD bytes of each row are brought on to the first cache in the order
+ * in which they are read. All figures measured: bench/RESULTS.md.
+ */
+enum { SMALL_GROUP = LANES == 16 ? 8 << 10 : 16 << 10, SMALL_AHEAD = 4096, AHEAD = 256 };
+
+INLINE bool is_small_group(const struct tern_matmul *m)
+{
+    return LANES * m->row_bytes <= SMALL_GROUP;
+}
+
+/* Called for neighbouring stretches of a group, bytes `from` .. `from + bytes` of its rows' bytes
+ * all together: asks for what is read later. The next group lies at `next`, which need not be
+ * mapped. */
+INLINE void prefetch_group(bool small, struct rows group, size_t from, size_t bytes,
+                           const uint8_t *next)
+{
+    if (small && LANES == 16) {
+        prefetch_second(next + from + SMALL_AHEAD, bytes);
+        return;
+    }
+    if (small) {
+        prefetch(next + from, bytes);
+        return;
+    }
+    prefetch_second(next + from, bytes);
+    size_t at = from / LANES + AHEAD;
+    const uint8_t *base = group.base;
+    if (at >= group.stride) {
+        at -= group.stride;
+        base = next;
+    }
+    /* A row's next line comes after 64 of its bytes, which is after a line of every row. */
+    const size_t turn = from / 64;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < (bytes + 63) / 64; i++)
+        _mm_prefetch((const char *)base + at + (turn + i) % LANES * group.stride, _MM_HINT_T0);
 }
 
 /* What is read after the `n` rows that begin at `row`. */

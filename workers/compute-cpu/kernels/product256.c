@@ -15,7 +15,7 @@ enum {
     SPANS = BLOCK / SPAN,
     SUBS = 16, /* the most sub-blocks of a block */
     MINIMUMS = 8,
-    PANEL_TOKENS = 6, /* from here on (measured) unpacking pays */
+    PANEL_TOKENS = LANES == 16 ? 3 : 4, /* from here on (measured) unpacking pays */
 };
 
 /* Elements of a sub-block. */
@@ -146,9 +146,12 @@ INLINE vi sum_minimums(const struct scales *s, const int32_t *sum)
     return minimums;
 }
 
-INLINE vf dot_block(enum tern_type type, unsigned bits, struct rows rows, struct act_row x,
-                    const uint8_t *ahead)
+/* Block b of the group `first`. */
+INLINE vf dot_block(enum tern_type type, unsigned bits, bool small, struct rows first, uint32_t b,
+                    struct act_row x, const uint8_t *ahead)
 {
+    const size_t bytes = LANES * block_bytes(type), part = bytes / SPANS;
+    const struct rows rows = rows_ahead(first, b * block_bytes(type));
     const unsigned per_span = SPAN / sub_width(type);
     struct scales s;
     read_scales(type, rows, &s);
@@ -156,8 +159,7 @@ INLINE vf dot_block(enum tern_type type, unsigned bits, struct rows rows, struct
 #pragma GCC unroll 8
     for (unsigned g = 0; g < SPANS; g++) {
         if (ahead != NULL)
-            prefetch(ahead + g * (LANES * block_bytes(type) / SPANS),
-                     LANES * block_bytes(type) / SPANS);
+            prefetch_group(small, first, b * bytes + g * part, part, ahead);
         vi sum[QUARTERS];
         dot_span(type, bits, rows, g, x.hi, x.lo, sum);
 #pragma GCC unroll 4
@@ -172,12 +174,11 @@ INLINE vf dot_block(enum tern_type type, unsigned bits, struct rows rows, struct
     return block_term(type, bits, total, s.d, s.dmin, minimums, x.scale[0]);
 }
 
-INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_matmul *m,
-                         uint32_t begin, uint32_t end)
+INLINE void multiply_few(enum tern_type type, unsigned bits, bool small,
+                         const struct tern_matmul *m, uint32_t begin, uint32_t end)
 {
     const struct tern_act_layout layout = tern_act_layout(m->act, m->columns);
     const uint32_t blocks = m->columns / BLOCK;
-    const size_t bytes = block_bytes(type);
     FOR_ROW_GROUPS(row, begin, end)
     {
         const struct rows rows = {m->weights + row * m->row_bytes, m->row_bytes};
@@ -186,9 +187,8 @@ INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_m
             struct act_row x = view_act(m, layout, token);
             vf chain = vf_zero();
             for (uint32_t b = 0; b < blocks; b++) {
-                const uint8_t *ask = token == 0 ? ahead + b * LANES * bytes : NULL;
-                const vf term = dot_block(type, bits, rows_ahead(rows, b * bytes), x, ask);
-                chain = vf_add(chain, term);
+                chain = vf_add(chain,
+                               dot_block(type, bits, small, rows, b, x, token == 0 ? ahead : NULL));
                 x = act_ahead(x, BLOCK, BLOCK);
             }
             finish_rows(m, token, row, LANES, chain);
@@ -301,11 +301,18 @@ INLINE void multiply_panel(enum tern_type type, unsigned bits, const struct tern
         }
     }
     const struct tern_act_layout layout = tern_act_layout(m->act, m->columns);
-    uint32_t token = 0;
-    for (; token + TILE_TOKENS <= m->tokens; token += TILE_TOKENS)
-        multiply_tile(type, bits, TILE_TOKENS, m, walk, panel, view_act(m, layout, token), token);
-    for (; token < m->tokens; token++)
-        multiply_tile(type, bits, 1, m, walk, panel, view_act(m, layout, token), token);
+    for (uint32_t token = 0, n; token < m->tokens; token += n) {
+        n = tile_tokens(m->tokens - token);
+        const struct act_row x = view_act(m, layout, token);
+        if (n == TILE_TOKENS)
+            multiply_tile(type, bits, TILE_TOKENS, m, walk, panel, x, token);
+        else if (n == TILE_MIDDLE)
+            multiply_tile(type, bits, TILE_MIDDLE, m, walk, panel, x, token);
+        else if (n == 2)
+            multiply_tile(type, bits, 2, m, walk, panel, x, token);
+        else
+            multiply_tile(type, bits, 1, m, walk, panel, x, token);
+    }
 }
 
 /* ---- The table's functions ---- */
@@ -318,7 +325,10 @@ INLINE void multiply_panel(enum tern_type type, unsigned bits, const struct tern
     }                                                                                              \
     static void few_##type##_##bits(const struct tern_matmul *m, uint32_t begin, uint32_t end)     \
     {                                                                                              \
-        multiply_few(TERN_##type, bits, m, begin, end);                                            \
+        if (is_small_group(m))                                                                     \
+            multiply_few(TERN_##type, bits, true, m, begin, end);                                  \
+        else                                                                                       \
+            multiply_few(TERN_##type, bits, false, m, begin, end);                                 \
     }
 #define PRODUCTS(type)                                                                             \
     PRODUCT(type, 8)                                                                               \

@@ -24,14 +24,15 @@ INLINE vf block_term(enum tern_type type, vi isum, vf d, vf minimum, float scale
 
 /* ---- Few tokens ---- */
 
-INLINE vf dot_rows(enum tern_type type, unsigned bits, struct rows rows, uint32_t blocks,
-                   struct act_row x, const uint8_t *ahead)
+INLINE vf dot_rows(enum tern_type type, unsigned bits, bool small, struct rows rows,
+                   uint32_t blocks, struct act_row x, const uint8_t *ahead)
 {
     const size_t bytes = block_bytes(type);
+    const struct rows first = rows;
     vf chain = vf_zero();
     for (uint32_t b = 0; b < blocks; b++) {
         if (ahead != NULL)
-            prefetch(ahead + b * LANES * bytes, LANES * bytes);
+            prefetch_group(small, first, b * LANES * bytes, LANES * bytes, ahead);
         const int32_t sum = x.sum[2 * b] + x.sum[2 * b + 1];
         vi isum = rows_dot32(type, bits, rows, x.hi + BLOCK * b, x.lo + BLOCK * b);
         if (code_offset(type) != 0)
@@ -44,8 +45,8 @@ INLINE vf dot_rows(enum tern_type type, unsigned bits, struct rows rows, uint32_
     return chain;
 }
 
-INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_matmul *m,
-                         uint32_t begin, uint32_t end)
+INLINE void multiply_few(enum tern_type type, unsigned bits, bool small,
+                         const struct tern_matmul *m, uint32_t begin, uint32_t end)
 {
     const struct tern_act_layout layout = tern_act_layout(m->act, m->columns);
     const uint32_t blocks = m->columns / BLOCK;
@@ -55,7 +56,7 @@ INLINE void multiply_few(enum tern_type type, unsigned bits, const struct tern_m
         const uint8_t *ahead = after_rows(m, row, LANES, end);
         for (uint32_t token = 0; token < m->tokens; token++) {
             const struct act_row x = view_act(m, layout, token);
-            const vf sum = dot_rows(type, bits, rows, blocks, x, token == 0 ? ahead : NULL);
+            const vf sum = dot_rows(type, bits, small, rows, blocks, x, token == 0 ? ahead : NULL);
             finish_rows(m, token, row, LANES, sum);
         }
     }
@@ -141,11 +142,18 @@ INLINE void multiply_panel(enum tern_type type, unsigned bits, const struct tern
         }
     }
     const struct tern_act_layout layout = tern_act_layout(m->act, m->columns);
-    uint32_t token = 0;
-    for (; token + TILE_TOKENS <= m->tokens; token += TILE_TOKENS)
-        multiply_tile(type, bits, TILE_TOKENS, m, walk, panel, view_act(m, layout, token), token);
-    for (; token < m->tokens; token++)
-        multiply_tile(type, bits, 1, m, walk, panel, view_act(m, layout, token), token);
+    for (uint32_t token = 0, n; token < m->tokens; token += n) {
+        n = tile_tokens(m->tokens - token);
+        const struct act_row x = view_act(m, layout, token);
+        if (n == TILE_TOKENS)
+            multiply_tile(type, bits, TILE_TOKENS, m, walk, panel, x, token);
+        else if (n == TILE_MIDDLE)
+            multiply_tile(type, bits, TILE_MIDDLE, m, walk, panel, x, token);
+        else if (n == 2)
+            multiply_tile(type, bits, 2, m, walk, panel, x, token);
+        else
+            multiply_tile(type, bits, 1, m, walk, panel, x, token);
+    }
 }
 
 /* ---- The table's functions ---- */
@@ -158,7 +166,10 @@ INLINE void multiply_panel(enum tern_type type, unsigned bits, const struct tern
     }                                                                                              \
     static void few_##type##_##bits(const struct tern_matmul *m, uint32_t begin, uint32_t end)     \
     {                                                                                              \
-        multiply_few(TERN_##type, bits, m, begin, end);                                            \
+        if (is_small_group(m))                                                                     \
+            multiply_few(TERN_##type, bits, true, m, begin, end);                                  \
+        else                                                                                       \
+            multiply_few(TERN_##type, bits, false, m, begin, end);                                 \
     }
 #define PRODUCTS(type)                                                                             \
     PRODUCT(type, 8)                                                                               \
