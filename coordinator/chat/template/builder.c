@@ -132,6 +132,15 @@ void builder_repeat(struct work *w, struct builder *b, const char *literal, size
         builder_bytes(w, b, literal, length, false);
 }
 
+void builder_mark(struct work *w, struct builder *b, size_t from)
+{
+    if (b->length == from)
+        return;
+    if (b->marks == NULL)
+        b->marks = work_take(w, b->room);
+    memset(b->marks + from, 1, b->length - from);
+}
+
 const struct text *builder_text(struct work *w, const struct builder *b)
 {
     return new_text(w, b->bytes == NULL ? "" : b->bytes, b->marks, b->length);

@@ -27,8 +27,10 @@ bool text_is(const struct text *text, const char *literal);
 int text_compare(const struct text *a, const struct text *b);
 /* Position of `what` at or after `from`, SIZE_MAX if it is not there. Linear. */
 size_t text_find(struct work *w, const struct text *in, const struct text *what, size_t from);
-bool text_starts(const struct text *text, const struct text *start);
-bool text_ends(const struct text *text, const struct text *end);
+bool text_starts(struct work *w, const struct text *text, const struct text *start);
+bool text_ends(struct work *w, const struct text *text, const struct text *end);
+/* Where the line that begins at `at` ends, as Python's splitlines takes it; *next: the next one. */
+size_t text_line_end(struct work *w, const struct text *text, size_t at, size_t *next);
 
 /* In characters. */
 size_t text_characters(struct work *w, const struct text *text);
@@ -37,6 +39,7 @@ size_t text_position(struct work *w, const struct text *text, size_t character);
 /* The character before position `at` (> 0) starts at... */
 size_t text_before(const struct text *text, size_t at);
 bool text_is_space(uint32_t point); /* as Python's str.strip takes it */
+bool text_is_word(uint32_t point);  /* as \w in Python's expressions */
 
 enum text_sides { TEXT_LEFT = 1, TEXT_RIGHT = 2 };
 /* Without the characters of `set` (NULL: white space) at the sides. */
@@ -66,6 +69,8 @@ void builder_bytes(struct work *w, struct builder *b, const char *bytes, size_t 
 void builder_literal(struct work *w, struct builder *b, const char *literal);
 void builder_point(struct work *w, struct builder *b, uint32_t point, bool mark);
 void builder_repeat(struct work *w, struct builder *b, const char *literal, size_t times);
+/* What was written from this length on is input. */
+void builder_mark(struct work *w, struct builder *b, size_t from);
 /* Takes the bytes over; the builder must not be used again. */
 const struct text *builder_text(struct work *w, const struct builder *b);
 
