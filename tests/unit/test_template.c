@@ -328,6 +328,7 @@ static void errors_say_where(void **state)
     fails("{{ 1 | round(0, 'up') }}", TERN_BAD_MODEL, "round");
     fails("{{ 'abc' | truncate(-9223372036854775807 - 1) }}", TERN_BAD_MODEL, "truncate");
     fails("{{ '%5-d' % 1 }}", TERN_UNSUPPORTED, "format");
+    fails("{{ 'x' % 1 }}", TERN_BAD_MODEL, "more values");
     fails("{{ '%x' % 1.5 }}", TERN_BAD_MODEL, "number");
     fails("{{ range(3) }}", TERN_UNSUPPORTED, "range");
     gives("{{ 'é'.zfill(-9223372036854775807 - 1) }}", "é");

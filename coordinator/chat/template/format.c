@@ -152,7 +152,7 @@ const struct text *text_format(struct work *w, const struct text *format, struct
         if (format->marks != NULL && format->marks[next]) /* what a user places is the user's */
             builder_mark(w, &b, before);
     }
-    if (tuple && used < count)
+    if (used < count && arguments.kind != VALUE_LIST && arguments.kind != VALUE_DICT)
         work_fail(w, TERN_BAD_MODEL, "more values than the format has places for");
     return builder_text(w, &b);
 }

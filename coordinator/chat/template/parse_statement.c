@@ -93,12 +93,7 @@ static struct node *parameters(struct parser *p)
     struct node *first = NULL, **last = &first;
     bool defaults = false;
     parse_expect(p, '(');
-    while (!parse_take(p, ')')) {
-        if (first != NULL) {
-            parse_expect(p, ',');
-            if (parse_take(p, ')'))
-                break;
-        }
+    while (parse_another(p, first == NULL, ')')) {
         struct node *parameter = parse_node(p, NODE_PARAMETER);
         parameter->name = parse_name(p);
         if (parse_take(p, '='))
