@@ -190,13 +190,16 @@ static struct value truncate(struct work *w, struct value v, args given)
 {
     struct value a[4];
     arguments_bind(w, "truncate", given, NAMES("length", "killwords", "end", "leeway"), 0, a);
-    const struct text *text = value_string(w, v), *end = argument_text(w, a[2], text_of(w, "..."));
+    const struct text *end = argument_text(w, a[2], text_of(w, "..."));
     const int64_t length = argument_int(w, a[0], 255), leeway = argument_int(w, a[3], 5);
     const int64_t ending = (int64_t)text_characters(w, end);
     if (length < ending || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX)
         work_fail(w, TERN_BAD_MODEL, "truncate to this length is not possible");
-    if ((int64_t)text_characters(w, text) <= length + leeway)
-        return value_text(text);
+    if (value_length(w, v) <= length + leeway)
+        return v;
+    if (v.kind != VALUE_STRING)
+        work_fail(w, TERN_BAD_MODEL, "truncate needs a string, not '%s'", value_kind_name(v));
+    const struct text *text = v.text;
     size_t cut = text_position(w, text, (size_t)(length - ending));
     if (!value_truth(a[1])) { /* back to the last space */
         const char *space = memrchr(text->bytes, ' ', cut);

@@ -39,7 +39,7 @@ static struct value strftime_now(struct work *w, struct value self, args given)
     memcpy(pattern, wanted->bytes, wanted->length);
     pattern[wanted->length] = '\0';
     struct builder b = {0};
-    builder_bytes(w, &b, text, strftime(text, sizeof text, pattern, &now), false);
+    builder_bytes(w, &b, text, strftime(text, sizeof text, pattern, &now), wanted->marks != NULL);
     return value_text(builder_text(w, &b));
 }
 
