@@ -222,8 +222,11 @@ static void language_is_right(void **state)
          "5e-324 1.7976931348623157e+308 9007199254740992.0 1.2345678901234568e+17 0.0001 -0.0 "
          "inf"},
         {"{{ 42 | round }} {{ 2.5 | round }} {{ 1.115 | round(2) }} {{ 25 | round(-1) }} "
-         "{{ -35 | round(-1) }} {{ -0.027 | round(1, 'ceil') }}",
-         "42 2.0 1.11 20 -40 0.0"},
+         "{{ -35 | round(-1) }} {{ -0.027 | round(1, 'ceil') }} {{ -0.0 | round(0, 'floor') }}",
+         "42 2.0 1.11 20 -40 0.0 0.0"},
+        {"{{ 'a-b (cD\u00a0eF' | title }}", "A-B (Cd\u00a0Ef"},
+        {"{{ {'a': 1} | truncate(3) }}{{ 'hello big world' | truncate(12, leeway=0) }}",
+         "{'a': 1}hello..."},
         {"{{ '%x|%#X|%#o|%05d|%-4d|%+d|% d|%08.3d' % (-255, 255, 8, -7, 7, 7, 7, 5) }}",
          "-ff|0XFF|0o10|-0007|7   |+7| 7|00000005"},
         {"{{ '%08.2f|%-8.1e|%G|%5s|%-5.2s|%%' % (-1.5, 15.0, 1e-10, 'ü', 'abc') }}",
@@ -251,6 +254,24 @@ static void language_is_right(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         gives(cases[i][0], cases[i][1]);
+}
+
+/* Templates that collect their text bit by bit do not copy it each time, and what else was made
+ * of it stays as it was. */
+static void long_texts_grow(void **state)
+{
+    (void)state;
+    struct tern_rendered rendered;
+    assert_int_equal(render_text("{% set n = namespace(s='ab') %}{% for i in range(20000) %}"
+                                 "{% set n.s = n.s ~ 'x' * 50 %}{% endfor %}{{ n.s | length }}",
+                                 &rendered),
+                     TERN_OK);
+    assert_string_equal(rendered.text, "1000002");
+    tern_rendered_free(&rendered);
+    gives("{% set a = 'x' * 2000 %}{% set b = a ~ '1' %}{% set c = a ~ '2' %}{% set d = b ~ '3' %}"
+          "{% set e = a[1000:] ~ '4' %}{% set f = b[1990:] ~ '5' %}{{ a[1998:] }} {{ b[1998:] }} "
+          "{{ c[1998:] }} {{ d[1998:] }} {{ e[998:] }} {{ f }} {{ a | length }}",
+          "xx xx1 xx2 xx13 xx4 xxxxxxxxxx15 2000");
 }
 
 /* ---- provenance ---- */
@@ -283,6 +304,9 @@ static void input_is_known(void **state)
     marks("{{ '%s!' % u }}{{ u * 2 }}{{ u | list | reverse | join }}",
           "a<|x|>b.a<|x|>ba<|x|>bb>|x|<a");
     marks("{{ '<x>' | replace('x', u) }}", ".a<|x|>b.");
+    marks("{% set a = m * 500 %}{% set b = a ~ u %}{% set c = b ~ m %}{% set d = a ~ m ~ u %}"
+          "{{ b[1499:] }} {{ c[1499:] }} {{ d[1499:] }} {{ (b ~ u)[1499:] }}",
+          ".a<|x|>b..a<|x|>b........a<|x|>b..a<|x|>ba<|x|>b");
     marks("{{ u.partition('|')[1] }}{{ u.rpartition('|') | join }}", "|a<|x|>b");
     marks("{{ u.splitlines(true)[0] }}{{ (u ~ u.replace('b', '\\n')) | indent(1, true) }}",
           "a<|x|>b.a<|x|>ba<|x|>\n");
@@ -385,7 +409,9 @@ static void *hostile_templates(void *unused)
         "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
         "{% set n = namespace(s='ab') %}{% for i in range(100) %}{% set n.s = n.s + n.s %}{% "
         "endfor %}",
-        "{% set n = namespace(s='ab') %}{% for i in range(99999) %}{% set n.s = n.s ~ 'x' %}{% "
+        "{% set n = namespace(s='ab') %}{% for i in range(99999) %}{% set n.s = n.s ~ 'x' * 100 %}"
+        "{% endfor %}",
+        "{% set n = namespace(s='ab') %}{% for i in range(99999) %}{% set n.s = 'x' ~ n.s %}{% "
         "endfor %}",
         "{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = [n.l] %}{% endfor %}"
         "{{ n.l }}",
@@ -474,11 +500,9 @@ int main(void)
 {
     setenv("TZ", "UTC", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_cases_are_right),
-        cmocka_unit_test(language_is_right),
-        cmocka_unit_test(input_is_known),
-        cmocka_unit_test(errors_say_where),
-        cmocka_unit_test(hostile_templates_are_bounded),
+        cmocka_unit_test(golden_cases_are_right), cmocka_unit_test(language_is_right),
+        cmocka_unit_test(long_texts_grow),        cmocka_unit_test(input_is_known),
+        cmocka_unit_test(errors_say_where),       cmocka_unit_test(hostile_templates_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

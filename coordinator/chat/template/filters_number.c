@@ -134,7 +134,7 @@ static struct value rounded(struct work *w, struct value v, args given)
         work_fail(w, TERN_BAD_MODEL, "round knows the methods common, ceil and floor");
     const double scale = pow(10, (double)precision), real = real_of(v) * scale;
     /* There are integers between in Python, which know no -0. */
-    return value_float((text_is(method, "ceil") ? ceil(real) + 0.0 : floor(real)) / scale);
+    return value_float(((text_is(method, "ceil") ? ceil(real) : floor(real)) + 0.0) / scale);
 }
 
 const struct function number_filters[] = {

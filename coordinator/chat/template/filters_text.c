@@ -35,23 +35,32 @@ static struct value capitalize(struct work *w, struct value v, args given)
     return in_case(w, v, given, TEXT_CAPITALIZE);
 }
 
-/* Words begin after white space and - ( { [ <. */
+/* Position of the first character at or after `at` that is white space or one of - ( { [ <, or is
+ * none of those. */
+static size_t find_gap(const struct text *text, size_t at, bool wanted)
+{
+    while (at < text->length) {
+        unsigned bytes;
+        const uint32_t c = unicode_point(text->bytes + at, &bytes);
+        const bool gap =
+            text_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+        if (gap == wanted)
+            break;
+        at += bytes;
+    }
+    return at;
+}
+
+/* Words begin after gaps. */
 static struct value title(struct work *w, struct value v, args given)
 {
     no_arguments(w, "title", given);
     const struct text *text = value_string(w, v);
     struct builder b = {0};
     for (size_t at = 0; at < text->length;) {
-        size_t end = at;
-        while (end < text->length && strchr(" \t\n\r\f\v-({[<", text->bytes[end]) == NULL)
-            end++;
-        if (end < text->length && text->bytes[end] == '\0')
-            end++;
+        const size_t end = find_gap(text, at, true);
         builder_add(w, &b, text_in_case(w, text_slice(w, text, at, end), TEXT_CAPITALIZE));
-        at = end;
-        while (at < text->length && text->bytes[at] != '\0' &&
-               strchr(" \t\n\r\f\v-({[<", text->bytes[at]) != NULL)
-            at++;
+        at = find_gap(text, end, false);
         builder_add(w, &b, text_slice(w, text, end, at));
     }
     return value_text(builder_text(w, &b));

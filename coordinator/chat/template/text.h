@@ -11,7 +11,16 @@ struct text {
     const char *bytes;
     const uint8_t *marks; /* one per byte, 1: from the input; NULL: none is */
     size_t length;
+    struct text_tail *tail; /* NULL: nothing can be written after it */
     bool safe; /* what the filter "safe" gives: what is added to it by + is escaped for HTML */
+};
+
+/* What is free after a long text. The first one that adds to the text writes there instead of
+ * copying it, so that templates may collect their output piece by piece. */
+struct text_tail {
+    char *at;       /* the text that ends here is the one that may be added to; NULL: taken */
+    uint8_t *marks; /* at the same place, or NULL */
+    size_t room;
 };
 
 /* `bytes` must live as long as the work. */
@@ -62,6 +71,7 @@ struct builder {
     char *bytes;
     uint8_t *marks; /* NULL as long as nothing is marked */
     size_t length, room;
+    struct text_tail *tail; /* that it took over, or NULL */
 };
 
 void builder_add(struct work *w, struct builder *b, const struct text *text);
