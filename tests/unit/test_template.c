@@ -147,6 +147,7 @@ static void language_is_right(void **state)
     static const char *const cases[][2] = {
         {"a\n{% if true %}\nb\n{% endif %}\nc\n", "a\nb\nc"},
         {"  {% if true %}x{% endif %}", "x"},
+        {"{% for x in [1]: %}{% if false: %}{% else: %}{{ x }}{% endif %}{% endfor %}", "1"},
         {"  {%+ if true %}x{% endif +%}\ny", "  x\ny"},
         {"a {#- c -#} b", "ab"},
         {"{% raw %}{{ x }}{% endraw %}", "{{ x }}"},

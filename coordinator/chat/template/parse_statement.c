@@ -5,8 +5,10 @@
 
 static struct node *body(struct parser *p, const char *const *ends);
 
+/* A colon may stand there as in Python. */
 static void close_block(struct parser *p)
 {
+    parse_take(p, ':');
     if (p->token.kind != TOKEN_CLOSE_BLOCK)
         parse_unexpected(p, "the end of the tag");
     parse_advance(p);
