@@ -38,9 +38,8 @@ struct merge_work {
     struct merge_link *link;
     size_t links;
     struct merge_candidate *candidate; /* [0] is none */
-    size_t candidates;
-    struct merge_bucket *bucket; /* [priorities], all zero between words */
-    uint32_t *waiting;           /* priorities of the buckets in use: a heap */
+    struct merge_bucket *bucket;       /* [priorities], all zero between words */
+    uint32_t *waiting;                 /* priorities of the buckets in use: a heap */
     size_t waits;
     uint32_t unused, next_unused; /* candidates given back; those never taken */
 };

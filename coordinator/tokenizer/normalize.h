@@ -21,7 +21,7 @@ enum tern_status text_append(struct text_buffer *buffer, const char *bytes, size
 enum tern_status text_append_nfc(struct text_buffer *buffer, const char *text, size_t length,
                                  struct tern_error *error);
 
-/* A mark or a part of a composition that Unicode 9 did not have? */
-bool text_is_newer(uint32_t point);
+/* Does it neither move nor combine in Unicode 9, whatever utf8proc says? */
+bool text_is_inert(uint32_t point);
 
 #endif

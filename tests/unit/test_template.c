@@ -147,6 +147,7 @@ static void language_is_right(void **state)
     static const char *const cases[][2] = {
         {"a\n{% if true %}\nb\n{% endif %}\nc\n", "a\nb\nc"},
         {"  {% if true %}x{% endif %}", "x"},
+        {"{% for x in [1]: %}{% if false: %}{% else: %}{{ x }}{% endif %}{% endfor %}", "1"},
         {"  {%+ if true %}x{% endif +%}\ny", "  x\ny"},
         {"a {#- c -#} b", "ab"},
         {"{% raw %}{{ x }}{% endraw %}", "{{ x }}"},
@@ -210,9 +211,68 @@ static void language_is_right(void **state)
         {"{{ \"\\u00fc\\x41\\n\" }}", "üA\n"},
         {"{{ '<a>' | escape }}{{ 'x' | safe + '<' }}", "&lt;a&gt;x&lt;"},
         {"{% set j = joiner('|') %}{{ j() }}a{{ j() }}b", "a|b"},
+        {"{{ 1 // 0.1 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 0.0 % -2 }} {{ 6 % 0.5 }}",
+         "9.0 -4.0 0.5 -0.0 0.0"},
+        {"{{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}",
+         "FalseTrue"},
+        {"{{ -9223372036854775807 - 1 }} {{ (-9223372036854775807 - 1) % 10 }} "
+         "{{ -9223372036854775807 // 10 }}",
+         "-9223372036854775808 2 -922337203685477581"},
+        {"{{ 5e-324 }} {{ 1.7976931348623157e308 }} {{ 2.0 ** 53 }} {{ 123456789012345680.0 }} "
+         "{{ 0.0001 }} {{ -0.0 }} {{ 1e308 * 10 }}",
+         "5e-324 1.7976931348623157e+308 9007199254740992.0 1.2345678901234568e+17 0.0001 -0.0 "
+         "inf"},
+        {"{{ 42 | round }} {{ 2.5 | round }} {{ 1.115 | round(2) }} {{ 25 | round(-1) }} "
+         "{{ -35 | round(-1) }} {{ -0.027 | round(1, 'ceil') }} {{ -0.0 | round(0, 'floor') }}",
+         "42 2.0 1.11 20 -40 0.0 0.0"},
+        {"{{ 'a-b (cD\u00a0eF' | title }}", "A-B (Cd\u00a0Ef"},
+        {"{{ {'a': 1} | truncate(3) }}{{ 'hello big world' | truncate(12, leeway=0) }}",
+         "{'a': 1}hello..."},
+        {"{{ '%x|%#X|%#o|%05d|%-4d|%+d|% d|%08.3d' % (-255, 255, 8, -7, 7, 7, 7, 5) }}",
+         "-ff|0XFF|0o10|-0007|7   |+7| 7|00000005"},
+        {"{{ '%08.2f|%-8.1e|%G|%5s|%-5.2s|%%' % (-1.5, 15.0, 1e-10, 'ü', 'abc') }}",
+         "-0001.50|1.5e+01 |1E-10|    ü|ab   |%"},
+        {"{{ ('%.999f' % 1e308) | length }}", "1309"},
+        {"{{ ' a  b '.split(none, 1) }}{{ ' a  b '.rsplit(none, 1) }}", "['a', 'b '][' a', 'b']"},
+        {"{{ 'a\\r\\nb\\x0bc\\u2028d\\n'.splitlines() }}{{ 'a\\r\\nb\\n\\nc' | indent(1) }}",
+         "['a', 'b', 'c', 'd']a\n b\n\n c"},
+        {"{{ [1, 2] | slice(2, 'f') | list }}{{ [1, 2, 3] | slice(2, 'f') | list }}",
+         "[[1, 'f'], [2, 'f']][[1, 2], [3, 'f']]"},
+        {"{{ [{}, {'a': 'b'}, {'a': 'A'}] | groupby('a', default='z') }}",
+         "[('A', [{'a': 'A'}]), ('b', [{'a': 'b'}]), ('z', [{}])]"},
+        {"{{ [{'a': 'b', 'n': 2}, {'a': 'B', 'n': 1}] | sort(attribute='a,n') | map(attribute='n') "
+         "| list }}{{ [{}, {}] | sort(attribute='a') }}",
+         "[1, 2][{}, {}]"},
+        {"{{ \"it's a_b (1.5)\" | wordcount }}{{ 1[0:1] is undefined }}", "5True"},
+        {"{{ '1_000' | int }} {{ '0x1f' | int(base=16) }} {{ '0x1f' | int }} {{ 'nan(1)' | float "
+         "}} "
+         "{{ '1__0' | int(7) }}",
+         "1000 31 0 0.0 7"},
+        {"{% for x in [1, 2] %}{% if true %}{% continue %}{% endif %}{% else %}none{% endfor %}",
+         "none"},
+        {"{{ namespace(a=1) }}{{ ['<' | e] }}", "<Namespace {'a': 1}>[Markup('&lt;')]"},
+        {"{{ 'a{{b}}{}c{1}{k}'.format('x', 'y', k='z') }}", "a{b}xcyz"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         gives(cases[i][0], cases[i][1]);
+}
+
+/* Templates that collect their text bit by bit do not copy it each time, and what else was made
+ * of it stays as it was. */
+static void long_texts_grow(void **state)
+{
+    (void)state;
+    struct tern_rendered rendered;
+    assert_int_equal(render_text("{% set n = namespace(s='ab') %}{% for i in range(20000) %}"
+                                 "{% set n.s = n.s ~ 'x' * 50 %}{% endfor %}{{ n.s | length }}",
+                                 &rendered),
+                     TERN_OK);
+    assert_string_equal(rendered.text, "1000002");
+    tern_rendered_free(&rendered);
+    gives("{% set a = 'x' * 2000 %}{% set b = a ~ '1' %}{% set c = a ~ '2' %}{% set d = b ~ '3' %}"
+          "{% set e = a[1000:] ~ '4' %}{% set f = b[1990:] ~ '5' %}{{ a[1998:] }} {{ b[1998:] }} "
+          "{{ c[1998:] }} {{ d[1998:] }} {{ e[998:] }} {{ f }} {{ a | length }}",
+          "xx xx1 xx2 xx13 xx4 xxxxxxxxxx15 2000");
 }
 
 /* ---- provenance ---- */
@@ -245,6 +305,14 @@ static void input_is_known(void **state)
     marks("{{ '%s!' % u }}{{ u * 2 }}{{ u | list | reverse | join }}",
           "a<|x|>b.a<|x|>ba<|x|>bb>|x|<a");
     marks("{{ '<x>' | replace('x', u) }}", ".a<|x|>b.");
+    marks("{% set a = m * 500 %}{% set b = a ~ u %}{% set c = b ~ m %}{% set d = a ~ m ~ u %}"
+          "{{ b[1499:] }} {{ c[1499:] }} {{ d[1499:] }} {{ (b ~ u)[1499:] }}",
+          ".a<|x|>b..a<|x|>b........a<|x|>b..a<|x|>ba<|x|>b");
+    marks("{{ u.partition('|')[1] }}{{ u.rpartition('|') | join }}", "|a<|x|>b");
+    marks("{{ u.splitlines(true)[0] }}{{ (u ~ u.replace('b', '\\n')) | indent(1, true) }}",
+          "a<|x|>b.a<|x|>ba<|x|>\n");
+    marks("{{ u.replace('x', '%d%%%s') % (1, m) }}{{ u.replace('x', '{}').format(m) }}",
+          "a<|1%<s>|>ba<|<s>|>b");
 }
 
 /* ---- what is refused ---- */
@@ -276,6 +344,19 @@ static void errors_say_where(void **state)
     fails("{{ 9223372036854775807 + 1 }}", TERN_BAD_MODEL, "64 bits");
     fails("{{ (-9223372036854775807 - 1) // -1 }}", TERN_BAD_MODEL, "64 bits");
     fails("{{ 1 / 0 }}{{ 1 % 0 }}", TERN_BAD_MODEL, "zero");
+    fails("{{ 0 ** -1 }}", TERN_BAD_MODEL, "zero");
+    fails("{{ (-8) ** 0.5 }}", TERN_BAD_MODEL, "root");
+    fails("{{ 1e300 ** 2 }}", TERN_BAD_MODEL, "too large");
+    fails("{{ '99999999999999999999' | int }}", TERN_BAD_MODEL, "64 bits");
+    fails("{{ 9223372036854775807 | round(-1) }}", TERN_BAD_MODEL, "64 bits");
+    fails("{{ no | int }}", TERN_BAD_MODEL, "undefined");
+    fails("{{ 1 | round(0, 'up') }}", TERN_BAD_MODEL, "round");
+    fails("{{ 'abc' | truncate(-9223372036854775807 - 1) }}", TERN_BAD_MODEL, "truncate");
+    fails("{{ '%5-d' % 1 }}", TERN_UNSUPPORTED, "format");
+    fails("{{ 'x' % 1 }}", TERN_BAD_MODEL, "more values");
+    fails("{{ '%x' % 1.5 }}", TERN_BAD_MODEL, "number");
+    fails("{{ range(3) }}", TERN_UNSUPPORTED, "range");
+    gives("{{ 'é'.zfill(-9223372036854775807 - 1) }}", "é");
     fails("\xff", TERN_BAD_MODEL, "UTF-8");
     gives("{% if false %}{{ 1 | no_filter }}{% endif %}", "");
 }
@@ -329,7 +410,9 @@ static void *hostile_templates(void *unused)
         "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
         "{% set n = namespace(s='ab') %}{% for i in range(100) %}{% set n.s = n.s + n.s %}{% "
         "endfor %}",
-        "{% set n = namespace(s='ab') %}{% for i in range(99999) %}{% set n.s = n.s ~ 'x' %}{% "
+        "{% set n = namespace(s='ab') %}{% for i in range(99999) %}{% set n.s = n.s ~ 'x' * 100 %}"
+        "{% endfor %}",
+        "{% set n = namespace(s='ab') %}{% for i in range(99999) %}{% set n.s = 'x' ~ n.s %}{% "
         "endfor %}",
         "{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = [n.l] %}{% endfor %}"
         "{{ n.l }}",
@@ -358,6 +441,22 @@ static void *hostile_templates(void *unused)
         "{{ 2 ** 9223372036854775807 }}",
         "{{ range(100000) | sort(attribute='a.b.c.d.e.f.g.h.i.j') }}{{ range(100000) | sum | x }}",
         "{{ range(100000) | unique | list }}",
+        "{% set a = [1] * 300000 %}{% set b = [1] * 300000 %}"
+        "{% for i in range(100000) %}{{ a == b }}{% endfor %}",
+        "{% set a = [1] * 300000 %}{% set b = [1] * 300000 %}"
+        "{% for i in range(100000) %}{{ a < b }}{% endfor %}",
+        "{{ ([1.7976931348623157e308] * 300000) | join }}",
+        "{{ ([2.2250738585072011e-308] * 300000) | join }}",
+        "{% for i in range(100000) %}{{ '%.999f' % 1e308 == 1 }}{% endfor %}",
+        "{% set f = '%c' * 42 %}{% for i in range(100000) %}{{ strftime_now(f) == 1 }}{% endfor %}",
+        "{% set s = 'x' * 400000 %}{% set t = 'x' * 400000 %}"
+        "{% for i in range(100000) %}{% set x = s.removeprefix(t) %}{% endfor %}",
+        "{% set s = 'a' * 1000000 %}{% set n = 'a' * 128 ~ 'b' ~ 'a' * 127 %}"
+        "{% for i in range(100000) %}{{ s.find(n) }}{% endfor %}",
+        "{% set s = ' ' * 1000000 %}{% for i in range(100000) %}{{ s.strip() }}{% endfor %}",
+        "{% set s = '\\n' * 1000000 %}{% for i in range(100000) %}{{ s.splitlines() | length }}"
+        "{% endfor %}",
+        "{% for i in range(100000) %}{{ 2.5 ** 300.3 }}{% endfor %}{{ 1 + {} }}",
     };
     (void)unused;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -402,11 +501,9 @@ int main(void)
 {
     setenv("TZ", "UTC", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_cases_are_right),
-        cmocka_unit_test(language_is_right),
-        cmocka_unit_test(input_is_known),
-        cmocka_unit_test(errors_say_where),
-        cmocka_unit_test(hostile_templates_are_bounded),
+        cmocka_unit_test(golden_cases_are_right), cmocka_unit_test(language_is_right),
+        cmocka_unit_test(long_texts_grow),        cmocka_unit_test(input_is_known),
+        cmocka_unit_test(errors_say_where),       cmocka_unit_test(hostile_templates_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -444,6 +444,57 @@ static void streaming_gives_whole_characters(void **state)
     tern_tokenizer_free(tokenizer);
 }
 
+/* Do answers end with the token of this text, if it has this type? `beside`: another control
+ * token. */
+static bool ends_answers(const char *text, int32_t type, const char *beside)
+{
+    struct recipe recipe = small_bpe;
+    recipe.tokens[13] = text;
+    recipe.types[13] = type;
+    recipe.tokens[14] = beside;
+    recipe.types[14] = 3;
+    recipe.token_count = recipe.type_count = 15;
+    struct tern_tokenizer *tokenizer;
+    uint32_t ends[4] = {0};
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    const size_t count = tern_end_tokens(tokenizer, ends, 4);
+    assert_int_equal(ends[0], 6); /* </s>, the file's own */
+    tern_tokenizer_free(tokenizer);
+    return count > 1 && ends[1] == 13;
+}
+
+static void known_control_tokens_end_answers(void **state)
+{
+    (void)state;
+    static const char *const known[] = {
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<end_of_turn>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<eos>",
+        "<EOT>",
+        "<|end_of_turn|>",
+        "<|return|>",
+        "<|call|>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|endofturn|>",
+        "<turn|>",
+        "<seed:eos>",
+        "<|end|>",
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        assert_true(ends_answers(known[i], 3, "<|y|>"));
+        assert_false(ends_answers(known[i], 4, "<|y|>"));
+        assert_false(ends_answers(known[i], 1, "<|y|>"));
+    }
+    assert_false(ends_answers("<|end|>", 3, "<|return|>")); /* ends one of a turn's messages */
+    assert_false(ends_answers("<|im_start|>", 3, "<|y|>"));
+    assert_false(ends_answers("<|eot_id|>s", 3, "<|y|>"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +509,7 @@ int main(void)
         cmocka_unit_test(odd_tokens_do_no_harm),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(streaming_gives_whole_characters),
+        cmocka_unit_test(known_control_tokens_end_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

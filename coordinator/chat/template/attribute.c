@@ -107,7 +107,7 @@ struct value value_slice(struct work *w, struct value v, const struct value part
     check_defined(w, v);
     const bool text = v.kind == VALUE_STRING;
     if (!text && v.kind != VALUE_LIST && v.kind != VALUE_TUPLE && v.kind != VALUE_RANGE)
-        work_fail(w, TERN_BAD_MODEL, "'%s' has no slices", value_kind_name(v));
+        return value_undefined(text_of(w, "the slice"));
     const int64_t step = part[2].kind == VALUE_NONE ? 1 : argument_int(w, part[2], 1);
     if (step == 0)
         work_fail(w, TERN_BAD_MODEL, "a slice cannot have step 0");

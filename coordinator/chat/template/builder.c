@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-static const struct text *new_text(struct work *w, const char *bytes, const uint8_t *marks,
-                                   size_t length)
+enum { LONG = 1024 /* bytes of a text that is better not copied */ };
+
+static struct text *new_text(struct work *w, const char *bytes, const uint8_t *marks, size_t length)
 {
     struct text *text = work_take(w, sizeof *text);
     *text = (struct text){.bytes = bytes, .marks = marks, .length = length};
@@ -38,6 +39,7 @@ const struct text *text_slice(struct work *w, const struct text *text, size_t fr
     *slice = (struct text){.bytes = text->bytes + from,
                            .marks = text->marks == NULL ? NULL : text->marks + from,
                            .length = to - from,
+                           .tail = text->tail,
                            .safe = text->safe};
     return slice;
 }
@@ -75,6 +77,23 @@ static void make_room(struct work *w, struct builder *b, size_t more)
     b->room = room;
 }
 
+/* Goes on after the text, if nobody has yet. */
+static bool take_tail(struct builder *b, const struct text *text)
+{
+    struct text_tail *const tail = text->tail;
+    if (b->bytes != NULL || tail == NULL || tail->at != text->bytes + text->length)
+        return false;
+    *b = (struct builder){
+        .bytes = tail->at - text->length,
+        .marks = tail->marks == NULL ? NULL : tail->marks - text->length,
+        .length = text->length,
+        .room = text->length + tail->room,
+        .tail = tail,
+    };
+    tail->at = NULL;
+    return true;
+}
+
 void builder_bytes(struct work *w, struct builder *b, const char *bytes, size_t length, bool mark)
 {
     if (length == 0)
@@ -90,6 +109,8 @@ void builder_bytes(struct work *w, struct builder *b, const char *bytes, size_t 
 
 void builder_add(struct work *w, struct builder *b, const struct text *text)
 {
+    if (take_tail(b, text))
+        return;
     builder_bytes(w, b, text->bytes, text->length, text->marks != NULL);
     if (text->marks != NULL && text->length > 0)
         memcpy(b->marks + b->length - text->length, text->marks, text->length);
@@ -132,7 +153,23 @@ void builder_repeat(struct work *w, struct builder *b, const char *literal, size
         builder_bytes(w, b, literal, length, false);
 }
 
+void builder_mark(struct work *w, struct builder *b, size_t from)
+{
+    if (b->length == from)
+        return;
+    if (b->marks == NULL)
+        b->marks = work_take(w, b->room);
+    memset(b->marks + from, 1, b->length - from);
+}
+
 const struct text *builder_text(struct work *w, const struct builder *b)
 {
-    return new_text(w, b->bytes == NULL ? "" : b->bytes, b->marks, b->length);
+    struct text *text = new_text(w, b->bytes == NULL ? "" : b->bytes, b->marks, b->length);
+    if (b->length < LONG)
+        return text;
+    text->tail = b->tail != NULL ? b->tail : work_take(w, sizeof *text->tail);
+    *text->tail = (struct text_tail){.at = b->bytes + b->length,
+                                     .marks = b->marks == NULL ? NULL : b->marks + b->length,
+                                     .room = b->room - b->length};
+    return text;
 }

@@ -11,7 +11,8 @@ static const struct function *find(const struct function *table, const struct te
 
 const struct function *find_filter(const struct text *name)
 {
-    const struct function *const tables[] = {text_filters, list_filters, choice_filters};
+    const struct function *const tables[] = {text_filters, number_filters, list_filters,
+                                             choice_filters};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         const struct function *found = find(tables[i], name);
         if (found != NULL)

@@ -82,20 +82,47 @@ static struct value reversed(struct work *w, struct value v, args given)
 
 /* ---- by a key ---- */
 
-/* The attribute that an argument names, or the item itself; several with commas as a list. */
-static struct value by_attribute(struct work *w, struct value item, const void *context)
+static struct value comparable(struct work *w, struct value v, bool case_sensitive)
 {
-    const struct value *path = context;
-    if (path->kind == VALUE_ABSENT || path->kind == VALUE_NONE)
-        return item;
-    if (path->kind != VALUE_STRING || text_find(w, path->text, text_of(w, ","), 0) == SIZE_MAX)
-        return dotted_attribute(w, item, *path);
-    const struct value out = list_new(w, VALUE_LIST, 2);
-    for (size_t from = 0; from <= path->text->length;) {
-        size_t to = text_find(w, path->text, text_of(w, ","), from);
-        to = to == SIZE_MAX ? path->text->length : to;
-        list_add(w, out,
-                 dotted_attribute(w, item, value_text(text_slice(w, path->text, from, to))));
+    return !case_sensitive && v.kind == VALUE_STRING
+               ? value_text(text_in_case(w, v.text, TEXT_LOWER))
+               : v;
+}
+
+/* The attribute that an argument names, or the item itself. */
+static struct value attribute_of(struct work *w, struct value item, struct value path)
+{
+    return path.kind == VALUE_ABSENT || path.kind == VALUE_NONE ? item
+                                                                : dotted_attribute(w, item, path);
+}
+
+struct key {
+    struct value path, otherwise; /* otherwise: for undefined ones, or absent */
+    bool case_sensitive;
+};
+
+static struct value key_of(struct work *w, struct value item, const void *context)
+{
+    const struct key *key = context;
+    const struct value v = attribute_of(w, item, key->path);
+    const bool missing = v.kind == VALUE_UNDEFINED && key->otherwise.kind != VALUE_ABSENT;
+    return comparable(w, missing ? key->otherwise : v, key->case_sensitive);
+}
+
+/* Several attributes with commas between, as a list. */
+static struct value keys_of(struct work *w, struct value item, const void *context)
+{
+    const struct key *key = context;
+    const struct value out = list_new(w, VALUE_LIST, 1);
+    const struct text *paths = key->path.kind == VALUE_STRING ? key->path.text : NULL;
+    if (paths == NULL)
+        list_add(w, out, key_of(w, item, key));
+    for (size_t from = 0; paths != NULL && from <= paths->length;) {
+        size_t to = text_find(w, paths, text_of(w, ","), from);
+        to = to == SIZE_MAX ? paths->length : to;
+        const struct key one = {.path = value_text(text_slice(w, paths, from, to)),
+                                .case_sensitive = key->case_sensitive};
+        list_add(w, out, key_of(w, item, &one));
         from = to + 1;
     }
     return out;
@@ -105,13 +132,8 @@ static struct value sort(struct work *w, struct value v, args given)
 {
     struct value a[3];
     arguments_bind(w, "sort", given, NAMES("reverse", "case_sensitive", "attribute"), 0, a);
-    return sorted(w, v, by_attribute, &a[2], !value_truth(a[1]), value_truth(a[0]));
-}
-
-static struct value side_of_pair(struct work *w, struct value pair, const void *context)
-{
-    (void)w;
-    return pair.list->item[*(const size_t *)context];
+    const struct key key = {.path = a[2], .case_sensitive = value_truth(a[1])};
+    return sorted(w, v, keys_of, &key, value_truth(a[0]));
 }
 
 static struct value dictsort(struct work *w, struct value v, args given)
@@ -123,27 +145,20 @@ static struct value dictsort(struct work *w, struct value v, args given)
         work_fail(w, TERN_BAD_MODEL, "dictsort needs a dict, not '%s'", value_kind_name(v));
     }
     const struct text *by = argument_text(w, a[1], text_of(w, "key"));
-    const size_t side = text_is(by, "value");
-    return sorted(w, dict_list(w, v.dict, VALUE_LIST, DICT_ITEMS), side_of_pair, &side,
-                  !value_truth(a[0]), value_truth(a[2]));
-}
-
-static struct value comparable(struct work *w, struct value v, bool case_sensitive)
-{
-    return !case_sensitive && v.kind == VALUE_STRING
-               ? value_text(text_in_case(w, v.text, TEXT_LOWER))
-               : v;
+    const struct key key = {.path = value_int(text_is(by, "value")),
+                            .case_sensitive = value_truth(a[0])};
+    return sorted(w, dict_list(w, v.dict, VALUE_LIST, DICT_ITEMS), key_of, &key, value_truth(a[2]));
 }
 
 static struct value unique(struct work *w, struct value v, args given)
 {
     struct value a[2];
     arguments_bind(w, "unique", given, NAMES("case_sensitive", "attribute"), 0, a);
+    const struct key by = {.path = a[1], .case_sensitive = value_truth(a[0])};
     const struct value all = value_items(w, v), seen = dict_new(w, VALUE_DICT, 0),
                        out = list_new(w, VALUE_GENERATOR, 0);
     for (size_t i = 0; i < all.list->count; i++) {
-        const struct value key =
-            comparable(w, by_attribute(w, all.list->item[i], &a[1]), value_truth(a[0]));
+        const struct value key = key_of(w, all.list->item[i], &by);
         if (dict_find(w, seen.dict, key) != NULL)
             continue;
         dict_add(w, seen, key, value_of(VALUE_NONE));
@@ -156,12 +171,12 @@ static struct value extreme(struct work *w, struct value v, args given, int want
 {
     struct value a[2];
     arguments_bind(w, "min", given, NAMES("case_sensitive", "attribute"), 0, a);
+    const struct key by = {.path = a[1], .case_sensitive = value_truth(a[0])};
     const struct value all = value_items(w, v);
     struct value best = value_undefined(text_of(w, "the largest or smallest of no items")),
                  best_key;
     for (size_t i = 0; i < all.list->count; i++) {
-        const struct value key =
-            comparable(w, by_attribute(w, all.list->item[i], &a[1]), value_truth(a[0]));
+        const struct value key = key_of(w, all.list->item[i], &by);
         if (i > 0 && value_compare(w, key, best_key) * wanted <= 0)
             continue;
         best = all.list->item[i];
@@ -187,7 +202,7 @@ static struct value sum(struct work *w, struct value v, args given)
     const struct value all = value_items(w, v);
     struct value total = a[1].kind == VALUE_ABSENT ? value_int(0) : a[1];
     for (size_t i = 0; i < all.list->count; i++)
-        total = value_binary(w, '+', total, by_attribute(w, all.list->item[i], &a[0]));
+        total = value_binary(w, '+', total, attribute_of(w, all.list->item[i], a[0]));
     return total;
 }
 
@@ -195,18 +210,17 @@ static struct value group_by(struct work *w, struct value v, args given)
 {
     struct value a[3];
     arguments_bind(w, "groupby", given, NAMES("attribute", "default", "case_sensitive"), 1, a);
-    const struct value all = sorted(w, v, by_attribute, &a[0], !value_truth(a[2]), false);
+    const struct key by = {.path = a[0], .otherwise = a[1], .case_sensitive = value_truth(a[2])};
+    const struct value all = sorted(w, v, key_of, &by, false);
     const struct value out = list_new(w, VALUE_LIST, 0);
     struct value last_key = value_of(VALUE_ABSENT), group = last_key;
     for (size_t i = 0; i < all.list->count; i++) {
-        struct value key = by_attribute(w, all.list->item[i], &a[0]);
-        if (key.kind == VALUE_UNDEFINED && a[1].kind != VALUE_ABSENT)
-            key = a[1];
-        const struct value folded = comparable(w, key, value_truth(a[2]));
+        const struct value folded = key_of(w, all.list->item[i], &by);
         if (i == 0 || !value_equal(w, folded, last_key)) {
             const struct value pair = list_new(w, VALUE_TUPLE, 2);
+            const struct key exact = {.path = a[0], .otherwise = a[1], .case_sensitive = true};
             group = list_new(w, VALUE_LIST, 0);
-            list_add(w, pair, key);
+            list_add(w, pair, key_of(w, all.list->item[i], &exact));
             list_add(w, pair, group);
             list_add(w, out, pair);
             last_key = folded;
@@ -254,7 +268,7 @@ static struct value slice(struct work *w, struct value v, args given)
         const struct value part = list_new(w, VALUE_LIST, 0);
         for (int64_t j = 0; j < each + (i < longer); j++)
             list_add(w, part, all.list->item[next++]);
-        if (a[1].kind != VALUE_ABSENT && a[1].kind != VALUE_NONE && i >= longer && longer > 0)
+        if (a[1].kind != VALUE_ABSENT && a[1].kind != VALUE_NONE && i >= longer)
             list_add(w, part, a[1]);
         list_add(w, out, part);
     }

@@ -1,9 +1,8 @@
-/* Filters that give a text or a number. */
+/* Filters on texts. */
 #include "coordinator/chat/template/functions.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
+#include "coordinator/tokenizer/unicode.h"
+
 #include <string.h>
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -36,23 +35,32 @@ static struct value capitalize(struct work *w, struct value v, args given)
     return in_case(w, v, given, TEXT_CAPITALIZE);
 }
 
-/* Words begin after white space and - ( { [ <. */
+/* Position of the first character at or after `at` that is white space or one of - ( { [ <, or is
+ * none of those. */
+static size_t find_gap(const struct text *text, size_t at, bool wanted)
+{
+    while (at < text->length) {
+        unsigned bytes;
+        const uint32_t c = unicode_point(text->bytes + at, &bytes);
+        const bool gap =
+            text_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+        if (gap == wanted)
+            break;
+        at += bytes;
+    }
+    return at;
+}
+
+/* Words begin after gaps. */
 static struct value title(struct work *w, struct value v, args given)
 {
     no_arguments(w, "title", given);
     const struct text *text = value_string(w, v);
     struct builder b = {0};
     for (size_t at = 0; at < text->length;) {
-        size_t end = at;
-        while (end < text->length && strchr(" \t\n\r\f\v-({[<", text->bytes[end]) == NULL)
-            end++;
-        if (end < text->length && text->bytes[end] == '\0')
-            end++;
+        const size_t end = find_gap(text, at, true);
         builder_add(w, &b, text_in_case(w, text_slice(w, text, at, end), TEXT_CAPITALIZE));
-        at = end;
-        while (at < text->length && text->bytes[at] != '\0' &&
-               strchr(" \t\n\r\f\v-({[<", text->bytes[at]) != NULL)
-            at++;
+        at = find_gap(text, end, false);
         builder_add(w, &b, text_slice(w, text, end, at));
     }
     return value_text(builder_text(w, &b));
@@ -131,101 +139,20 @@ static struct value indent(struct work *w, struct value v, args given)
         const int64_t width = argument_int(w, a[0], 4);
         builder_repeat(w, &by, " ", width < 0 ? 0 : (size_t)width);
     }
-    const struct text *text = value_string(w, v), *margin = builder_text(w, &by);
     if (v.kind != VALUE_STRING)
         work_fail(w, TERN_BAD_MODEL, "indent needs a string, not '%s'", value_kind_name(v));
+    const struct text *text = v.text, *margin = builder_text(w, &by);
     bool wanted = value_truth(a[1]);
-    for (size_t at = 0;;) {
-        const size_t found = text_find(w, text, text_of(w, "\n"), at);
-        const size_t end = found == SIZE_MAX ? text->length : found;
+    for (size_t at = 0, next;; at = next) {
+        const size_t end = text_line_end(w, text, at, &next);
         if (wanted && (at == 0 || end > at || value_truth(a[2])))
             builder_add(w, &b, margin);
         builder_add(w, &b, text_slice(w, text, at, end));
-        if (found == SIZE_MAX)
+        if (next == end)
             return value_text(builder_text(w, &b));
-        builder_literal(w, &b, "\n");
-        at = found + 1;
+        builder_bytes(w, &b, "\n", 1, text->marks != NULL && text->marks[end]);
         wanted = true;
     }
-}
-
-/* A text as a C string of at most 60 bytes without white space around; "" if it is longer. */
-static void number_text(struct work *w, struct value v, char out[64])
-{
-    out[0] = '\0';
-    if (v.kind != VALUE_STRING)
-        return;
-    const struct text *text = text_strip(w, v.text, NULL, TEXT_LEFT | TEXT_RIGHT);
-    if (text->length > 60 || memchr(text->bytes, '\0', text->length) != NULL ||
-        memchr(text->bytes, 'x', text->length) != NULL ||
-        memchr(text->bytes, 'X', text->length) != NULL)
-        return; /* strtod would take hexadecimal numbers */
-    memcpy(out, text->bytes, text->length);
-    out[text->length] = '\0';
-}
-
-static struct value to_int(struct work *w, struct value v, args given)
-{
-    struct value a[2];
-    char text[64], *end;
-    arguments_bind(w, "int", given, NAMES("default", "base"), 0, a);
-    const struct value otherwise = a[0].kind == VALUE_ABSENT ? value_int(0) : a[0];
-    const int64_t base = argument_int(w, a[1], 10);
-    if (is_whole(v))
-        return value_int(whole_of(v));
-    if (base != 10 && base != 16 && base != 8 && base != 2)
-        work_fail(w, TERN_UNSUPPORTED, "int to this base is not supported");
-    double real = v.kind == VALUE_FLOAT ? v.real : NAN;
-    if (v.kind == VALUE_STRING) {
-        number_text(w, v, text);
-        errno = 0;
-        const long long whole = strtoll(text, &end, (int)base);
-        if (text[0] != '\0' && *end == '\0' && errno == 0)
-            return value_int(whole);
-        real = strtod(text, &end);
-        if (text[0] == '\0' || *end != '\0')
-            return otherwise;
-    }
-    return fabs(real) < 9e18 ? value_int((int64_t)real) : otherwise;
-}
-
-static struct value to_float(struct work *w, struct value v, args given)
-{
-    struct value otherwise;
-    char text[64], *end;
-    arguments_bind(w, "float", given, NAMES("default"), 0, &otherwise);
-    if (otherwise.kind == VALUE_ABSENT)
-        otherwise = value_float(0);
-    if (is_number(v))
-        return value_float(real_of(v));
-    number_text(w, v, text);
-    const double real = strtod(text, &end);
-    return text[0] != '\0' && *end == '\0' ? value_float(real) : otherwise;
-}
-
-static struct value absolute(struct work *w, struct value v, args given)
-{
-    no_arguments(w, "abs", given);
-    if (v.kind == VALUE_FLOAT)
-        return value_float(fabs(v.real));
-    if (!is_whole(v))
-        work_fail(w, TERN_BAD_MODEL, "abs needs a number, not '%s'", value_kind_name(v));
-    return whole_of(v) < 0 ? value_binary(w, '-', value_int(0), v) : value_int(whole_of(v));
-}
-
-static struct value rounded(struct work *w, struct value v, args given)
-{
-    struct value a[2];
-    arguments_bind(w, "round", given, NAMES("precision", "method"), 0, a);
-    const int64_t precision = argument_int(w, a[0], 0);
-    const struct text *method = argument_text(w, a[1], text_of(w, "common"));
-    if (!is_number(v) || precision < -15 || precision > 15)
-        work_fail(w, TERN_BAD_MODEL, "round needs a number and a precision of -15 to 15");
-    const double scale = pow(10, (double)precision), real = real_of(v) * scale;
-    return value_float((text_is(method, "ceil")    ? ceil(real)
-                        : text_is(method, "floor") ? floor(real)
-                                                   : rint(real)) /
-                       scale);
 }
 
 static struct value format(struct work *w, struct value v, args given)
@@ -254,23 +181,35 @@ static struct value center(struct work *w, struct value v, args given)
 static struct value word_count(struct work *w, struct value v, args given)
 {
     no_arguments(w, "wordcount", given);
-    const struct method split = {value_text(value_string(w, v)),
-                                 find_method(VALUE_STRING, text_of(w, "split"))};
-    return value_int(value_length(w, split.function->call(w, split.self, given)));
+    const struct text *text = value_string(w, v);
+    int64_t words = 0;
+    bool inside = false;
+    work_spend_bytes(w, 16 * text->length);
+    for (size_t at = 0; at < text->length;) {
+        unsigned bytes;
+        const bool before = inside;
+        inside = text_is_word(unicode_point(text->bytes + at, &bytes));
+        words += inside && !before;
+        at += bytes;
+    }
+    return value_int(words);
 }
 
 static struct value truncate(struct work *w, struct value v, args given)
 {
     struct value a[4];
     arguments_bind(w, "truncate", given, NAMES("length", "killwords", "end", "leeway"), 0, a);
-    const struct text *text = value_string(w, v), *end = argument_text(w, a[2], text_of(w, "..."));
+    const struct text *end = argument_text(w, a[2], text_of(w, "..."));
     const int64_t length = argument_int(w, a[0], 255), leeway = argument_int(w, a[3], 5);
-    const int64_t keep = length - (int64_t)text_characters(w, end);
-    if (keep < 0 || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX)
+    const int64_t ending = (int64_t)text_characters(w, end);
+    if (length < ending || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX)
         work_fail(w, TERN_BAD_MODEL, "truncate to this length is not possible");
-    if ((int64_t)text_characters(w, text) <= length + leeway)
-        return value_text(text);
-    size_t cut = text_position(w, text, (size_t)keep);
+    if (value_length(w, v) <= length + leeway)
+        return v;
+    if (v.kind != VALUE_STRING)
+        work_fail(w, TERN_BAD_MODEL, "truncate needs a string, not '%s'", value_kind_name(v));
+    const struct text *text = v.text;
+    size_t cut = text_position(w, text, (size_t)(length - ending));
     if (!value_truth(a[1])) { /* back to the last space */
         const char *space = memrchr(text->bytes, ' ', cut);
         if (space != NULL)
@@ -296,10 +235,6 @@ const struct function text_filters[] = {
     {"forceescape", force_escape},
     {"tojson", tojson},
     {"indent", indent},
-    {"int", to_int},
-    {"float", to_float},
-    {"abs", absolute},
-    {"round", rounded},
     {"format", format},
     {"center", center},
     {"truncate", truncate},

@@ -11,8 +11,9 @@ const struct function *find_global(const struct text *name);
 const struct function *find_method(enum value_kind kind, const struct text *name);
 
 /* The tables behind them, ended by an entry without name. */
-extern const struct function text_filters[], list_filters[], choice_filters[], all_tests[],
-    all_globals[], text_methods[], text_search_methods[], collection_methods[], loop_methods[];
+extern const struct function text_filters[], number_filters[], list_filters[], choice_filters[],
+    all_tests[], all_globals[], text_methods[], text_search_methods[], collection_methods[],
+    loop_methods[];
 
 /* By name, for filters that apply another; fail with TERN_UNSUPPORTED. */
 struct value apply_filter(struct work *w, const struct text *name, struct value v,
@@ -31,10 +32,10 @@ const struct text *json_text(struct work *w, struct value v, const struct json_s
 /* printf-style formatting: text % arguments (a tuple, or one value). */
 const struct text *text_format(struct work *w, const struct text *format, struct value arguments);
 
-/* `items` sorted by the value of a key; stable. The key may be NULL (the items themselves). */
+/* `items` sorted by the value of a key; stable. */
 typedef struct value sort_key(struct work *w, struct value item, const void *context);
 struct value sorted(struct work *w, struct value items, sort_key *key, const void *context,
-                    bool ignore_case, bool reverse);
+                    bool reverse);
 
 /* "a.b.0" as attributes one after the other; an integer as index. */
 struct value dotted_attribute(struct work *w, struct value item, struct value path);

@@ -29,6 +29,7 @@ static struct value strftime_now(struct work *w, struct value self, args given)
     const struct text *wanted = argument_text(w, format, NULL);
     const time_t seconds = (time_t)w->seconds;
     struct tm now;
+    work_spend(w, 20 + 8 * wanted->length);
     if (wanted->length >= sizeof pattern || memchr(wanted->bytes, '\0', wanted->length) != NULL ||
         localtime_r(&seconds, &now) == NULL)
         work_fail(w, TERN_BAD_MODEL, "strftime_now cannot tell the time in this form");
@@ -38,7 +39,7 @@ static struct value strftime_now(struct work *w, struct value self, args given)
     memcpy(pattern, wanted->bytes, wanted->length);
     pattern[wanted->length] = '\0';
     struct builder b = {0};
-    builder_bytes(w, &b, text, strftime(text, sizeof text, pattern, &now), false);
+    builder_bytes(w, &b, text, strftime(text, sizeof text, pattern, &now), wanted->marks != NULL);
     return value_text(builder_text(w, &b));
 }
 

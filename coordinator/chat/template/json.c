@@ -103,7 +103,7 @@ static void write_object(struct writer *j, const struct dict *dict, size_t depth
 {
     struct value pairs = dict_list(j->work, dict, VALUE_LIST, DICT_ITEMS);
     if (j->style->sort_keys)
-        pairs = sorted(j->work, pairs, key_of, NULL, false, false);
+        pairs = sorted(j->work, pairs, key_of, NULL, false);
     builder_literal(j->work, j->out, "{");
     for (size_t i = 0; i < dict->count; i++) {
         separate(j, i, depth + 1);

@@ -32,7 +32,6 @@ static struct value split_words(struct work *w, const struct text *text, int64_t
             end += bytes;
         work_spend_bytes(w, end);
         if (limit >= 0 && (int64_t)out.list->count == limit) {
-            text = text_strip(w, text, NULL, TEXT_RIGHT);
             add_part(w, out, text, 0, text->length);
             return out;
         }
@@ -106,7 +105,7 @@ static struct value rsplit_words(struct work *w, const struct text *text, int64_
         }
         work_spend_bytes(w, text->length - start);
         if ((int64_t)parts.list->count == limit) {
-            list_add(w, parts, value_text(text_strip(w, text, NULL, TEXT_LEFT)));
+            list_add(w, parts, value_text(text));
             return reversed_list(w, parts);
         }
         add_part(w, parts, text, start, text->length);
@@ -143,14 +142,9 @@ static struct value split_lines(struct work *w, struct value self, args given)
     arguments_bind(w, "splitlines", given, NAMES("keepends"), 0, &keep);
     const struct value out = list_new(w, VALUE_LIST, 0);
     const struct text *text = self.text;
-    for (size_t from = 0, at = 0; at < text->length;) {
-        while (at < text->length && text->bytes[at] != '\n' && text->bytes[at] != '\r')
-            at++;
-        size_t next = at + (at < text->length);
-        if (next < text->length && text->bytes[at] == '\r' && text->bytes[next] == '\n')
-            next++;
-        add_part(w, out, text, from, value_truth(keep) ? next : at);
-        from = at = next;
+    for (size_t from = 0, next; from < text->length; from = next) {
+        const size_t end = text_line_end(w, text, from, &next);
+        add_part(w, out, text, from, value_truth(keep) ? next : end);
     }
     return out;
 }
@@ -164,11 +158,14 @@ static struct value part_at(struct work *w, struct value self, args given, bool 
         work_fail(w, TERN_BAD_MODEL, "a string cannot be split at an empty separator");
     const size_t at = last ? find_last(w, text, by, text->length) : text_find(w, text, by, 0);
     const bool found = at != SIZE_MAX;
-    const size_t all = text->length, cut = found ? at : last ? 0 : all;
+    const size_t start = found  ? at
+                         : last ? 0
+                                : text->length,
+                 end = found ? at + by->length : start;
     const struct value out = list_new(w, VALUE_TUPLE, 3);
-    add_part(w, out, text, 0, cut);
-    list_add(w, out, value_text(found ? by : text_of(w, "")));
-    add_part(w, out, text, found ? at + by->length : cut, all);
+    add_part(w, out, text, 0, start);
+    add_part(w, out, text, start, end); /* the text's own, which may be input */
+    add_part(w, out, text, end, text->length);
     return out;
 }
 
@@ -194,8 +191,7 @@ static bool begins_or_ends(struct work *w, struct value self, struct value with,
         return false;
     }
     const struct text *part = argument_text(w, with, NULL);
-    work_spend_bytes(w, part->length);
-    return begins ? text_starts(self.text, part) : text_ends(self.text, part);
+    return begins ? text_starts(w, self.text, part) : text_ends(w, self.text, part);
 }
 
 static struct value starts_with(struct work *w, struct value self, args given)
@@ -256,7 +252,7 @@ static struct value count(struct work *w, struct value self, args given)
 
 /* ---- asking ---- */
 
-enum kind { LETTER = 1, DIGIT = 2, SPACE = 4 };
+enum kind { LETTER = 1, DIGIT = 2, NUMBER = 4, SPACE = 8 };
 
 static int kind_of(uint32_t point)
 {
@@ -265,6 +261,8 @@ static int kind_of(uint32_t point)
         return LETTER;
     if (category == UTF8PROC_CATEGORY_ND)
         return DIGIT;
+    if (category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO)
+        return NUMBER;
     return text_is_space(point) ? SPACE : 0;
 }
 
@@ -291,9 +289,14 @@ static struct value is_digit(struct work *w, struct value self, args given)
     return all_are(w, self, given, DIGIT);
 }
 
+static struct value is_numeric(struct work *w, struct value self, args given)
+{
+    return all_are(w, self, given, DIGIT | NUMBER);
+}
+
 static struct value is_alnum(struct work *w, struct value self, args given)
 {
-    return all_are(w, self, given, LETTER | DIGIT);
+    return all_are(w, self, given, LETTER | DIGIT | NUMBER);
 }
 
 static struct value is_space(struct work *w, struct value self, args given)
@@ -331,7 +334,7 @@ const struct function text_search_methods[] = {
     {"isalpha", is_alpha},
     {"isdigit", is_digit},
     {"isdecimal", is_digit},
-    {"isnumeric", is_digit},
+    {"isnumeric", is_numeric},
     {"isalnum", is_alnum},
     {"isspace", is_space},
     {"isupper", is_upper},

@@ -84,7 +84,7 @@ static struct value remove_prefix(struct work *w, struct value self, args given)
     struct value prefix;
     arguments_bind(w, "removeprefix", given, NAMES("prefix"), 1, &prefix);
     const struct text *start = argument_text(w, prefix, NULL);
-    const bool there = text_starts(self.text, start);
+    const bool there = text_starts(w, self.text, start);
     return value_text(text_slice(w, self.text, there ? start->length : 0, self.text->length));
 }
 
@@ -93,7 +93,7 @@ static struct value remove_suffix(struct work *w, struct value self, args given)
     struct value suffix;
     arguments_bind(w, "removesuffix", given, NAMES("suffix"), 1, &suffix);
     const struct text *end = argument_text(w, suffix, NULL);
-    const bool there = text_ends(self.text, end);
+    const bool there = text_ends(w, self.text, end);
     return value_text(text_slice(w, self.text, 0, self.text->length - (there ? end->length : 0)));
 }
 
@@ -140,10 +140,10 @@ static struct value zfill(struct work *w, struct value self, args given)
     arguments_bind(w, "zfill", given, NAMES("width"), 1, &width);
     const struct text *text = self.text;
     const bool sign = text->length > 0 && (text->bytes[0] == '-' || text->bytes[0] == '+');
-    const int64_t zeros = argument_int(w, width, 0) - (int64_t)text_characters(w, text);
+    const int64_t wanted = argument_int(w, width, 0), has = (int64_t)text_characters(w, text);
     struct builder b = {0};
     builder_add(w, &b, text_slice(w, text, 0, sign));
-    builder_repeat(w, &b, "0", zeros < 0 ? 0 : (size_t)zeros);
+    builder_repeat(w, &b, "0", wanted < has ? 0 : (size_t)(wanted - has));
     builder_add(w, &b, text_slice(w, text, sign, text->length));
     return value_text(builder_text(w, &b));
 }
@@ -155,13 +155,15 @@ static struct value format(struct work *w, struct value self, args given)
     size_t next = 0;
     const struct text *text = self.text;
     for (size_t at = 0; at < text->length;) {
-        const char c = text->bytes[at];
-        const bool twice = at + 1 < text->length && text->bytes[at + 1] == c;
-        if ((c != '{' && c != '}') || twice) {
-            builder_add(w, &b, text_slice(w, text, at, at + 1 + 0));
-            at += (c == '{' || c == '}') && twice ? 2 : 1;
+        size_t brace = at;
+        while (brace < text->length && text->bytes[brace] != '{' && text->bytes[brace] != '}')
+            brace++;
+        const char c = brace < text->length ? text->bytes[brace] : '\0';
+        const bool twice = brace + 1 < text->length && text->bytes[brace + 1] == c;
+        builder_add(w, &b, text_slice(w, text, at, brace + twice));
+        at = brace + 2 * twice;
+        if (twice || at == text->length)
             continue;
-        }
         const size_t end = text_find(w, text, text_of(w, "}"), at);
         if (c == '}' || end == SIZE_MAX)
             work_fail(w, TERN_BAD_MODEL, "a single brace in a format");
@@ -176,7 +178,10 @@ static struct value format(struct work *w, struct value self, args given)
                 place++;
         if (place >= given->count)
             work_fail(w, TERN_BAD_MODEL, "a field of the format has no value");
+        const size_t before = b.length;
         value_write(w, &b, given->item[place].value, false);
+        if (text->marks != NULL && text->marks[at]) /* what a user places is the user's */
+            builder_mark(w, &b, before);
         at = end + 1;
     }
     return value_text(builder_text(w, &b));

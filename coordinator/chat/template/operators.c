@@ -19,11 +19,22 @@ static _Noreturn void refuse(struct work *w, char operation, struct value a, str
                                  : (const char[]){operation, '\0'});
 }
 
+static struct value real_power(struct work *w, double base, double exponent)
+{
+    if (base == 0 && exponent < 0)
+        work_fail(w, TERN_BAD_MODEL, "division by zero");
+    const double power = pow(base, exponent);
+    if (isfinite(base) && isfinite(exponent) && !isfinite(power))
+        work_fail(w, TERN_BAD_MODEL,
+                  isnan(power) ? "a root of a negative number" : "a number too large for a float");
+    return value_float(power);
+}
+
 static struct value integer_power(struct work *w, int64_t base, int64_t exponent)
 {
     int64_t result = 1;
     if (exponent < 0)
-        return value_float(pow((double)base, (double)exponent));
+        return real_power(w, (double)base, (double)exponent);
     if (base == 1 || base == 0 || base == -1)
         return value_int(exponent == 0 ? 1 : base == -1 && exponent % 2 == 0 ? 1 : base);
     for (; exponent > 0; exponent--) /* at most 63 times */
@@ -66,6 +77,21 @@ static struct value whole_binary(struct work *w, char operation, int64_t a, int6
     return value_int(out);
 }
 
+/* The quotient comes from the remainder, as in Python: 1 // 0.1 is 9, though 1 / 0.1 is 10. */
+static struct value real_division(char operation, double a, double b)
+{
+    double rest = fmod(a, b), quotient = (a - rest) / b;
+    if (rest != 0 && (rest < 0) != (b < 0)) {
+        rest += b;
+        quotient -= 1;
+    } else if (rest == 0) {
+        rest = copysign(0, b);
+    }
+    if (operation == '%')
+        return value_float(rest);
+    return value_float(quotient == 0 ? copysign(0, a / b) : round(quotient));
+}
+
 static struct value real_binary(struct work *w, char operation, double a, double b)
 {
     if ((operation == '/' || operation == 'f' || operation == '%') && b == 0)
@@ -79,14 +105,10 @@ static struct value real_binary(struct work *w, char operation, double a, double
         return value_float(a * b);
     case '/':
         return value_float(a / b);
-    case 'f':
-        return value_float(floor(a / b));
     case 'p':
-        return value_float(pow(a, b));
-    default: {
-        const double rest = fmod(a, b);
-        return value_float(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
-    }
+        return real_power(w, a, b);
+    default:
+        return real_division(operation, a, b);
     }
 }
 

@@ -81,16 +81,21 @@ const struct text *parse_name(struct parser *p)
 
 /* ---- lists of things ---- */
 
+bool parse_another(struct parser *p, bool first, char end)
+{
+    if (parse_take(p, end))
+        return false;
+    if (first)
+        return true;
+    parse_expect(p, ',');
+    return !parse_take(p, end);
+}
+
 /* The items of a list or dict literal up to `end`. */
 static struct node *items(struct parser *p, char end, bool pairs)
 {
     struct node *first = NULL, **last = &first;
-    while (!parse_take(p, end)) {
-        if (first != NULL) {
-            parse_expect(p, ',');
-            if (parse_take(p, end))
-                break;
-        }
+    while (parse_another(p, first == NULL, end)) {
         *last = parse_expression(p);
         last = &(*last)->next;
         if (pairs) {
@@ -172,12 +177,7 @@ struct node *parse_arguments(struct parser *p)
     struct node *first = NULL, **last = &first;
     bool named = false;
     parse_expect(p, '(');
-    while (!parse_take(p, ')')) {
-        if (first != NULL) {
-            parse_expect(p, ',');
-            if (parse_take(p, ')'))
-                break;
-        }
+    while (parse_another(p, first == NULL, ')')) {
         struct node *argument = parse_node(p, NODE_ARGUMENT);
         if (parse_sees(p, '*') || parse_sees(p, OPERATOR_POWER)) {
             argument->operation = p->token.operation;

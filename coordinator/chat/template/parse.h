@@ -22,6 +22,8 @@ bool parse_sees_word(const struct parser *p, const char *word);
 bool parse_take(struct parser *p, char operation);
 bool parse_take_word(struct parser *p, const char *word);
 void parse_expect(struct parser *p, char operation);
+/* Is there another item of a list, after a comma if it is not the `first`? Takes `end` if not. */
+bool parse_another(struct parser *p, bool first, char end);
 const struct text *parse_name(struct parser *p);
 
 struct node *parse_expression(struct parser *p);

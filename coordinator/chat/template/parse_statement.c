@@ -5,8 +5,10 @@
 
 static struct node *body(struct parser *p, const char *const *ends);
 
+/* A colon may stand there as in Python. */
 static void close_block(struct parser *p)
 {
+    parse_take(p, ':');
     if (p->token.kind != TOKEN_CLOSE_BLOCK)
         parse_unexpected(p, "the end of the tag");
     parse_advance(p);
@@ -93,12 +95,7 @@ static struct node *parameters(struct parser *p)
     struct node *first = NULL, **last = &first;
     bool defaults = false;
     parse_expect(p, '(');
-    while (!parse_take(p, ')')) {
-        if (first != NULL) {
-            parse_expect(p, ',');
-            if (parse_take(p, ')'))
-                break;
-        }
+    while (parse_another(p, first == NULL, ')')) {
         struct node *parameter = parse_node(p, NODE_PARAMETER);
         parameter->name = parse_name(p);
         if (parse_take(p, '='))

@@ -21,7 +21,7 @@ static void merge(struct work *w, struct entry *from, struct entry *to, size_t l
 }
 
 struct value sorted(struct work *w, struct value items, sort_key *key, const void *context,
-                    bool ignore_case, bool reverse)
+                    bool reverse)
 {
     const struct value list = value_items(w, items);
     const size_t count = list.list->count;
@@ -29,9 +29,7 @@ struct value sorted(struct work *w, struct value items, sort_key *key, const voi
                  *to = work_take_array(w, count, sizeof *to);
     for (size_t i = 0; i < count; i++) {
         from[i].item = list.list->item[i];
-        from[i].key = key == NULL ? from[i].item : key(w, from[i].item, context);
-        if (ignore_case && from[i].key.kind == VALUE_STRING)
-            from[i].key = value_text(text_in_case(w, from[i].key.text, TEXT_LOWER));
+        from[i].key = key(w, from[i].item, context);
     }
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t low = 0; low < count; low += 2 * width) {

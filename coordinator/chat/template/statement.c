@@ -164,14 +164,17 @@ enum flow run_loop(struct work *w, struct frame *frame, const struct node *node,
     struct loop *loop = work_take(w, sizeof *loop);
     *loop = (struct loop){.items = items.list, .node = node, .frame = frame, .depth = depth};
     const struct text *name = text_of(w, "loop");
+    bool completed = false; /* a round of it, without break or continue: jinja2 asks for that */
     for (; loop->index < items.list->count; loop->index++) {
         struct frame *inner = frame_new(w, frame);
         frame_set(w, inner, name, (struct value){.kind = VALUE_LOOP, .loop = loop});
         assign(w, inner, node->a, items.list->item[loop->index]);
-        if (run_statements(w, inner, node->d, out) == FLOW_BREAK)
+        const enum flow flow = run_statements(w, inner, node->d, out);
+        completed |= flow == FLOW_ON;
+        if (flow == FLOW_BREAK)
             break;
     }
-    if (items.list->count > 0 || node->e == NULL)
+    if (completed || node->e == NULL)
         return FLOW_ON;
     return run_statements(w, frame_new(w, frame), node->e, out);
 }

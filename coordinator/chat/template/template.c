@@ -29,10 +29,10 @@ enum tern_status tern_template_parse(const char *name, struct tern_string text,
     if (parsed == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory for %s", name);
     work_begin(&parsed->work, name, 0, error);
-    const int failed = setjmp(parsed->work.escape);
-    if (failed != 0) {
+    if (setjmp(parsed->work.escape) != 0) {
+        const enum tern_status status = parsed->work.status;
         tern_template_free(parsed);
-        return (enum tern_status)failed;
+        return status;
     }
     parsed->first = parse_template(&parsed->work, text.bytes, text.length);
     *out = parsed;
@@ -71,8 +71,7 @@ enum tern_status tern_template_render(const struct tern_template *parsed,
         return tern_fail(error, TERN_NO_MEMORY, "no memory for %s", parsed->work.name);
     work_begin(w, parsed->work.name, input_size(input->variables), error);
     w->seconds = input->seconds;
-    const int failed = setjmp(w->escape);
-    if (failed == 0) {
+    if (setjmp(w->escape) == 0) {
         struct frame *frame = frame_new(w, NULL);
         struct builder text = {0};
         input_variables(w, frame, input->variables, true);
@@ -82,9 +81,10 @@ enum tern_status tern_template_render(const struct tern_template *parsed,
     } else {
         tern_rendered_free(out);
     }
+    const enum tern_status status = w->status;
     work_free(w);
     free(w);
-    return (enum tern_status)failed;
+    return status;
 }
 
 void tern_rendered_free(struct tern_rendered *rendered)

@@ -40,7 +40,9 @@ KIND_TEST(is_escaped, v.kind == VALUE_STRING && v.text->safe)
 KIND_TEST(is_sequence, v.kind == VALUE_UNDEFINED || v.kind == VALUE_STRING ||
                            v.kind == VALUE_DICT || v.kind == VALUE_LIST || v.kind == VALUE_TUPLE ||
                            v.kind == VALUE_RANGE)
-KIND_TEST(is_callable, (v.kind >= VALUE_LOOP && v.kind <= VALUE_METHOD) || v.kind == VALUE_JOINER)
+KIND_TEST(is_callable, v.kind == VALUE_UNDEFINED ||
+                           (v.kind >= VALUE_LOOP && v.kind <= VALUE_METHOD) ||
+                           v.kind == VALUE_JOINER)
 
 static struct value is_remainder(struct work *w, struct value v, int64_t by, int64_t rest)
 {

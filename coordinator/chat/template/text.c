@@ -30,20 +30,43 @@ size_t text_find(struct work *w, const struct text *in, const struct text *what,
         return SIZE_MAX;
     const char *found = memmem(in->bytes + from, in->length - from, what->bytes, what->length);
     const size_t at = found == NULL ? SIZE_MAX : (size_t)(found - in->bytes);
-    /* Preparing to search costs the length of what is searched. */
-    work_spend_bytes(w, (found == NULL ? in->length - from : at - from) + what->length);
+    /* Preparing to search costs the length of what is searched; texts can be made in which each
+     * place agrees with much of a long one. */
+    const size_t seen = found == NULL ? in->length - from : at - from;
+    work_spend_bytes(w, (what->length > 16 ? 8 : 1) * seen + what->length);
     return at;
 }
 
-bool text_starts(const struct text *text, const struct text *start)
+bool text_starts(struct work *w, const struct text *text, const struct text *start)
 {
+    work_spend_bytes(w, start->length);
     return text->length >= start->length && memcmp(text->bytes, start->bytes, start->length) == 0;
 }
 
-bool text_ends(const struct text *text, const struct text *end)
+bool text_ends(struct work *w, const struct text *text, const struct text *end)
 {
+    work_spend_bytes(w, end->length);
     return text->length >= end->length &&
            memcmp(text->bytes + text->length - end->length, end->bytes, end->length) == 0;
+}
+
+size_t text_line_end(struct work *w, const struct text *text, size_t at, size_t *next)
+{
+    const size_t from = at;
+    *next = text->length;
+    while (at < text->length) {
+        unsigned bytes;
+        const uint32_t c = unicode_point(text->bytes + at, &bytes);
+        if ((c >= '\n' && c <= '\r') || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
+            c == 0x2029) {
+            const bool pair = c == '\r' && at + 1 < text->length && text->bytes[at + 1] == '\n';
+            *next = at + bytes + pair;
+            break;
+        }
+        at += bytes;
+    }
+    work_spend_bytes(w, 4 * (*next - from));
+    return at;
 }
 
 size_t text_characters(struct work *w, const struct text *text)
@@ -82,6 +105,13 @@ bool text_is_space(uint32_t c)
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+bool text_is_word(uint32_t point)
+{
+    const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)point);
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+           (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) || point == '_';
+}
+
 /* Is the character of `bytes` bytes one to strip? */
 static bool in_set(struct work *w, const char *at, unsigned bytes, const struct text *set)
 {
@@ -109,7 +139,7 @@ const struct text *text_strip(struct work *w, const struct text *text, const str
             break;
         to = start;
     }
-    work_spend_bytes(w, text->length - (to - from));
+    work_spend_bytes(w, 4 * (text->length - (to - from)));
     return text_slice(w, text, from, to);
 }
 

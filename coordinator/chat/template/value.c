@@ -43,15 +43,6 @@ struct value *dict_find(struct work *w, const struct dict *dict, struct value ke
     return NULL;
 }
 
-struct value *dict_find_literal(struct work *w, const struct dict *dict, const char *key)
-{
-    work_spend(w, 1 + dict->count / 8);
-    for (size_t i = 0; i < dict->count; i++)
-        if (dict->pair[i].key.kind == VALUE_STRING && text_is(dict->pair[i].key.text, key))
-            return &dict->pair[i].value;
-    return NULL;
-}
-
 void dict_set(struct work *w, struct value dict, struct value key, struct value value)
 {
     struct value *found = dict_find(w, dict.dict, key);
@@ -128,9 +119,11 @@ static bool equal_lists(struct work *w, const struct list *a, const struct list 
 {
     if (a->count != b->count)
         return false;
-    for (size_t i = 0; i < a->count; i++)
+    for (size_t i = 0; i < a->count; i++) {
+        work_spend(w, 1);
         if (!value_equal(w, a->item[i], b->item[i]))
             return false;
+    }
     return true;
 }
 
@@ -146,12 +139,18 @@ static bool equal_dicts(struct work *w, const struct dict *a, const struct dict 
     return true;
 }
 
+/* Integers have more bits than a double. */
+static long double exact_of(struct value v)
+{
+    return v.kind == VALUE_FLOAT ? (long double)v.real : (long double)whole_of(v);
+}
+
 bool value_equal(struct work *w, struct value a, struct value b)
 {
     if (is_whole(a) && is_whole(b))
         return whole_of(a) == whole_of(b);
     if (is_number(a) && is_number(b))
-        return real_of(a) == real_of(b);
+        return exact_of(a) == exact_of(b);
     if (a.kind != b.kind)
         return false;
     switch (a.kind) {
@@ -181,7 +180,7 @@ int value_compare(struct work *w, struct value a, struct value b)
     if (is_whole(a) && is_whole(b))
         return (whole_of(a) > whole_of(b)) - (whole_of(a) < whole_of(b));
     if (is_number(a) && is_number(b))
-        return (real_of(a) > real_of(b)) - (real_of(a) < real_of(b));
+        return (exact_of(a) > exact_of(b)) - (exact_of(a) < exact_of(b));
     if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
         work_spend_bytes(w, a.text->length < b.text->length ? a.text->length : b.text->length);
         return text_compare(a.text, b.text);
@@ -190,9 +189,11 @@ int value_compare(struct work *w, struct value a, struct value b)
         work_fail(w, TERN_BAD_MODEL, "'%s' and '%s' have no order", value_kind_name(a),
                   value_kind_name(b));
     work_nest(w);
-    for (size_t i = 0; i < a.list->count && i < b.list->count; i++)
+    for (size_t i = 0; i < a.list->count && i < b.list->count; i++) {
+        work_spend(w, 1);
         if (!value_equal(w, a.list->item[i], b.list->item[i]))
             return value_compare(w, a.list->item[i], b.list->item[i]);
+    }
     return (a.list->count > b.list->count) - (a.list->count < b.list->count);
 }
 

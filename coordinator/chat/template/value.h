@@ -137,7 +137,6 @@ void list_add(struct work *w, struct value list, struct value item);
 struct value dict_new(struct work *w, enum value_kind kind, size_t room);
 /* NULL: not there. Fails for a key that cannot be one (a list, a dict). */
 struct value *dict_find(struct work *w, const struct dict *dict, struct value key);
-struct value *dict_find_literal(struct work *w, const struct dict *dict, const char *key);
 void dict_set(struct work *w, struct value dict, struct value key, struct value value);
 /* For a key that is known not to be there. */
 void dict_add(struct work *w, struct value dict, struct value key, struct value value);

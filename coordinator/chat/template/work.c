@@ -24,6 +24,7 @@ enum {
 
 void work_begin(struct work *w, const char *name, size_t input, struct tern_error *error)
 {
+    w->status = TERN_OK;
     w->error = error;
     w->name = name;
     w->line = w->column = 1;
@@ -52,8 +53,9 @@ void work_fail(struct work *w, enum tern_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    tern_fail(w->error, status, "%s, line %u, column %u: %s", w->name, w->line, w->column, text);
-    longjmp(w->escape, (int)status);
+    w->status = tern_fail(w->error, status, "%s, line %u, column %u: %s", w->name, w->line,
+                          w->column, text);
+    longjmp(w->escape, 1);
 }
 
 void *work_take(struct work *w, size_t bytes)

@@ -17,6 +17,7 @@ struct arena_block;
 
 struct work {
     jmp_buf escape;
+    enum tern_status status; /* why it was left */
     struct tern_error *error;
     const char *name;          /* of the template, for errors */
     uint32_t line, column;     /* where it is, counted from 1; column in bytes */
