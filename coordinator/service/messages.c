@@ -58,6 +58,18 @@ static void stop(struct tern_request *request)
     tern_loop_stop(request->service->loop);
 }
 
+/* What no model and no memory could make right is refused before anything is loaded for it. */
+static enum tern_status check(struct tern_request *request, struct tern_error *error)
+{
+    const enum tern_message_kind kind = request->message.kind;
+    enum tern_status status = TERN_OK;
+    if (kind == TERN_MSG_GENERATE || kind == TERN_MSG_LOGITS)
+        status = tern_prompt_check(request, error);
+    if (status == TERN_OK && kind == TERN_MSG_GENERATE)
+        status = tern_answer_begin(request, error);
+    return status;
+}
+
 /* Finds what the request needs; the rest comes with tern_service_advance. */
 static enum tern_status open_model(struct tern_request *request, struct tern_error *error)
 {
@@ -103,7 +115,7 @@ static void begin(struct tern_request *request)
     case TERN_MSG_DETOKENIZE:
     case TERN_MSG_INFO:
     case TERN_MSG_PLAN:
-        if (open_model(request, &error) != TERN_OK)
+        if (check(request, &error) != TERN_OK || open_model(request, &error) != TERN_OK)
             tern_reply_error(request, &error);
         return;
     default:

@@ -90,10 +90,8 @@ static enum tern_status text_ids(const struct tern_request *request, struct tern
         return no_tokenizer(file, error);
     if (tern_message_has(&request->message, TERN_F_MESSAGES))
         return tern_request_conversation(request, file, ids, error);
-    if (tern_message_has(&request->message, TERN_F_PROMPT))
-        return tern_request_text(request, file, TERN_F_PROMPT,
-                                 !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
-    return tern_fail(error, TERN_USAGE, "the request has neither a prompt nor tokens");
+    return tern_request_text(request, file, TERN_F_PROMPT,
+                             !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
 }
 
 static void run_texts(struct tern_job *job)
@@ -121,6 +119,15 @@ static enum tern_status check_ids(const struct tern_request *request, const stru
                              " rows",
                              ids->id[i], vocabulary);
     return TERN_OK;
+}
+
+enum tern_status tern_prompt_check(const struct tern_request *request, struct tern_error *error)
+{
+    const struct tern_message *message = &request->message;
+    if (tern_message_has(message, TERN_F_TOKENS) || tern_message_has(message, TERN_F_MESSAGES) ||
+        tern_message_has(message, TERN_F_PROMPT))
+        return TERN_OK;
+    return tern_fail(error, TERN_USAGE, "the request has neither a prompt nor tokens");
 }
 
 bool tern_prompt_ready(struct tern_request *request)

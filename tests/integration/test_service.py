@@ -140,6 +140,61 @@ class Conversations(unittest.TestCase):
                     self.assertIn(mentions, reply["text"])
 
 
+class Early(unittest.TestCase):
+    def setUp(self):
+        path, _ = with_tokenizer()
+        self.model = str(path)
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+        self.service.good("info", path)
+
+    def test_nothing_is_loaded_for_what_makes_no_sense(self):
+        with RawClient(self.service) as client:
+            for fields, mentions in (({"temp": -1.0}, "temperature"), ({"top_p": 2.0}, "top-p"),
+                                     ({"min_p": float("nan")}, "min-p"), ({"stop": b"x"}, "stop text"),
+                                     ({"stop": b"\0"}, "stop text 1"), ({"bias": b"1234567"}, "bias"),
+                                     ({"bias": struct.pack("<If", 1, 1e9)}, "bias"),
+                                     ({"repeat_penalty": 0.0}, "penalty"), ({"prompt": None}, "neither")):
+                with self.subTest(fields=str(fields)):
+                    fields = {k: v for k, v in {"prompt": "hi", **fields}.items() if v is not None}
+                    client.ask("generate", 1, model=self.model, **fields)
+                    reply = client.last()
+                    self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+                    self.assertIn(mentions, reply["text"])
+            client.ask("logits", 2, model=self.model)
+            self.assertEqual(client.last(2).get("status"), 2)
+        self.assertEqual(self.service.ps()["models"], [])
+
+    def test_long_texts_are_not_read_for_what_the_model_cannot_do(self):
+        self.service.good("load", self.model)
+        with RawClient(self.service) as client:
+            client.ask("generate", 1, model=self.model, prompt="several words " * (MIB // 2), raw=True,
+                       bias=struct.pack("<If", 1 << 30, 1))
+            reply = client.receive(20000)
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("vocabulary", reply["text"])
+
+
+class Paused(unittest.TestCase):
+    def test_ps_tells_who_does_not_read(self):
+        path, tokens = with_tokenizer()
+        with Service() as service, RawClient(service) as client:
+            service.good("load", path)
+            client.ask("generate", 1, model=str(path), tokens=array.array("I", tokens[:8]).tobytes(),
+                       ignore_eos=True)
+
+            def counts(found):
+                return found["running"], found["queued"], found["paused"]
+
+            wait_until(lambda: counts(service.ps()) == (0, 0, 1), 10, "it is paused")
+            ps = service.ps()
+            self.assertEqual((counts(ps["models"][0]), ps["requests"]), ((0, 0, 1), 1))
+            self.assertIn(b"1 paused", service.good("ps").out)
+            client.ask("cancel", 1)
+            self.assertEqual(client.last()["k"], "done")
+            self.assertEqual(counts(service.ps()), (0, 0, 0))
+
+
 class Descriptors(unittest.TestCase):
     def storm(self, files):
         service = Service()
