@@ -157,8 +157,10 @@ static void open_file(struct tern_model_file *file, const struct tern_segment *s
     }
     file->built = true;
     file->users++;
-    file->building =
-        (struct tern_job){.bytes = TERN_SHORT_JOB + 1, .run = build_tokenizer, .done = on_built};
+    file->building = (struct tern_job){.client = (uintptr_t)file,
+                                       .bytes = TERN_SHORT_JOB + 1,
+                                       .run = build_tokenizer,
+                                       .done = on_built};
     tern_jobs_add(file->files->jobs, &file->building);
 }
 

@@ -148,6 +148,8 @@ void tern_request_ps(struct tern_request *request);
 
 /* Gives the request's texts to a thread; it goes on when work.done. */
 void tern_work_start(struct tern_request *request, void (*run)(struct tern_job *job));
+/* Nobody wants it any more: it is not begun, if it was not yet. */
+void tern_work_drop(struct tern_request *request);
 struct tern_work *tern_work_of(struct tern_job *job);
 void tern_work_free(struct tern_work *work);
 /* Does the message hold a prompt at all? TERN_USAGE. */

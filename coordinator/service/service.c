@@ -39,10 +39,12 @@ static void free_request(struct tern_request *request)
 
 /* A session that still has a step in flight keeps its request until the step is done, and so does
  * a thread that works on its texts. */
-static bool may_be_freed(const struct tern_request *request)
+static bool may_be_freed(struct tern_request *request)
 {
-    return (request->finished || request->gone) && !request->work.busy &&
-           (request->session == NULL || request->over);
+    if (!request->finished && !request->gone)
+        return false;
+    tern_work_drop(request);
+    return !request->work.busy && (request->session == NULL || request->over);
 }
 
 static void sweep(struct tern_service *service)

@@ -24,6 +24,11 @@ def resident(pid):
     return int(status.split("RssAnon:")[1].split()[0]) / 1024
 
 
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def with_tokenizer():
     """A golden model that knows texts and chats."""
     _, path, about = next(m for m in models() if m[0] == "llama-wild-q4_0")
@@ -93,6 +98,31 @@ class Texts(unittest.TestCase):
             client.last(1)
             client.ask("tokenize", 2, model=self.model, bytes=b"a word")
             self.assertEqual(client.last(2)["k"], "done")
+
+    def cost(self, others, cancel):
+        """The service's CPU time until a text is read that came after `others`, of another client."""
+        text = b"".join(b"%d words. " % i for i in range(500000))
+        pid = self.service.coordinator_pid()
+        began = cpu_seconds(pid)
+        with RawClient(self.service) as one, RawClient(self.service) as two:
+            for number in range(others):
+                one.ask("tokenize", number, model=self.model, bytes=text)
+            one.ask("ping", 99)
+            one.last(99)
+            for number in range(others if cancel else 0):
+                one.ask("cancel", number)
+            two.ask("tokenize", 1, model=self.model, bytes=text)
+            self.assertEqual(two.last(1)["k"], "done")
+            taken = cpu_seconds(pid) - began
+            for number in range(others):
+                one.ask("cancel", number)
+        return taken
+
+    def test_what_nobody_wants_is_not_read(self):
+        self.assertLess(self.cost(20, True), 6 * self.cost(0, True) + 0.5)
+
+    def test_clients_take_turns(self):
+        self.assertLess(self.cost(20, False), 6 * self.cost(0, False) + 0.5)
 
     def test_there_and_back(self):
         text = b"".join(b"%d words. " % i for i in range(200000))
