@@ -36,6 +36,8 @@ static void run(struct tern_job *job)
     struct work *work = (struct work *)job;
     while (work->waits && !atomic_load(&work->world->gate))
         usleep(1000);
+    if (work->again)
+        usleep(500);
     work->value += 1; /* no atomic: the queue orders it */
     atomic_fetch_add(&work->world->ran, 1);
 }
@@ -135,7 +137,7 @@ static void long_ones_get_their_turn(void **state)
     lengthy.job.done = stop_the_loop;
     assert_true(tern_loop_run(world.loop));
     assert_int_equal(lengthy.value, 1);
-    assert_true(world.done < 1000);
+    assert_true(world.done < 200);
     end(&world);
 }
 
