@@ -37,19 +37,24 @@ static enum tern_status chat_ids(const struct tern_request *request,
                                  const struct tern_model_file *file, enum tern_field field,
                                  struct tern_ids *ids, struct tern_error *error)
 {
-    struct tern_chat_message messages[2];
-    size_t count = 0;
+    const bool has_system = tern_message_has(&request->message, TERN_F_SYSTEM);
+    size_t length;
+    const char *text = tern_message_text(&request->message, field, &length);
+    if (length == 0)
+        return tern_fail(error, TERN_USAGE, "the prompt is empty");
+    if (memchr(text, '\0', length) != NULL)
+        return tern_fail(error, TERN_USAGE, "the text of a chat holds NUL; take it out");
     char *system = tern_message_copy(&request->message, TERN_F_SYSTEM);
     char *user = tern_message_copy(&request->message, field);
-    enum tern_status status = TERN_OK;
-    if (system != NULL)
-        messages[count++] = (struct tern_chat_message){.role = "system", .text = system};
-    if (user != NULL)
-        messages[count++] = (struct tern_chat_message){.role = "user", .text = user};
-    if (user == NULL || strlen(user) == 0)
-        status = tern_fail(error, TERN_USAGE, "the prompt is empty");
-    else
-        status = tern_chat_prompt(file->catalog, file->tokenizer, messages, count, ids, error);
+    enum tern_status status = TERN_NO_MEMORY;
+    if (user == NULL || (has_system && system == NULL)) {
+        tern_fail(error, status, "out of memory");
+    } else {
+        const struct tern_chat_message messages[] = {{.role = "system", .text = system},
+                                                     {.role = "user", .text = user}};
+        status = tern_chat_prompt(file->catalog, file->tokenizer, messages + !has_system,
+                                  1 + has_system, ids, error);
+    }
     free(system);
     free(user);
     return status;

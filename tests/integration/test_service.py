@@ -24,6 +24,11 @@ def resident(pid):
     return int(status.split("RssAnon:")[1].split()[0]) / 1024
 
 
+def peak(pid):
+    """MiB that a process had at most, with what it maps."""
+    return int(pathlib.Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+
+
 def cpu_seconds(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -159,7 +164,9 @@ class Conversations(unittest.TestCase):
                  (json.dumps([{**good, "name": "x"}]), "unknown key 'name'"),
                  ('[{"role":"user","role":"user","content":"x"}]', "no JSON"),
                  ('[{"role":"user","content":"a\\u0000b"}]', "no JSON"),
-                 (json.dumps([good] * 4097), "4096"), ("[" * 100000, "no JSON")]
+                 (json.dumps([good] * 4097), "4096"), ("[" * 100000, "no JSON"),
+                 (json.dumps([{**good, "content": "\"," * 9000}, 1]), "message 2"),
+                 ("[" + "0," * 10000000 + "0]", "4096")]
         with Service() as service, RawClient(service) as client:
             service.good("load", path)
             for text, mentions in cases:
@@ -168,6 +175,18 @@ class Conversations(unittest.TestCase):
                     reply = client.last()
                     self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
                     self.assertIn(mentions, reply["text"])
+            self.assertLess(peak(service.coordinator_pid()), 300)
+
+    def test_nul_is_refused_not_cut(self):
+        path, _ = with_tokenizer()
+        with Service() as service, RawClient(service) as client:
+            service.good("info", path)
+            client.ask("tokenize", 1, model=str(path), bytes=b"one\0two", chat=True)
+            reply = client.last()
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("NUL", reply["text"])
+            client.ask("tokenize", 2, model=str(path), bytes=b"one\0two", no_special=True)
+            self.assertEqual(client.last(2)["k"], "done")
 
 
 class Early(unittest.TestCase):
