@@ -106,8 +106,7 @@ void tern_reply_progress(struct tern_request *request, const char *text, uint64_
     if (!has_room(request))
         return;
     tern_reply_begin(&pack, TERN_MSG_PROGRESS, request->number);
-    if (text != NULL)
-        tern_pack_text(&pack, TERN_F_TEXT, text);
+    tern_pack_text(&pack, TERN_F_TEXT, text);
     tern_pack_u64(&pack, TERN_F_DONE_UNITS, done);
     tern_pack_u64(&pack, TERN_F_ALL_UNITS, all);
     tern_reply_stream(request, &pack);

@@ -116,7 +116,7 @@ void tern_reply_last(struct tern_request *request, struct tern_pack *pack);
 void tern_reply_error(struct tern_request *request, const struct tern_error *error);
 void tern_reply_result(struct tern_request *request, const char *json, const char *text);
 void tern_reply_done(struct tern_request *request, const char *reason);
-/* Rare when the client is behind. text may be NULL. */
+/* Rare when the client is behind. */
 void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
                          uint64_t all);
 

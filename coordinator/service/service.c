@@ -196,11 +196,27 @@ void tern_service_advance(struct tern_service *service)
 
 /* ---- the pulse: progress, and clients that are behind ---- */
 
+static void tell_progress(struct tern_request *request)
+{
+    char text[160];
+    uint64_t done, all;
+    if (request->session != NULL) {
+        tern_generate_progress(request);
+    } else if (request->work.busy) {
+        tern_reply_progress(request, "reading the text", 0, 0);
+    } else if (request->work.done) {
+        tern_reply_progress(request, "waiting until the replies are read", 0, 0);
+    } else if (request->model != NULL) {
+        tern_model_progress(request->model, text, &done, &all);
+        tern_reply_progress(request, text, done, all);
+    } else {
+        tern_reply_progress(request, "opening", 0, 0);
+    }
+}
+
 static void beat(struct tern_request *request, uint64_t now)
 {
     struct tern_error error;
-    char text[160];
-    uint64_t done, all;
     if (request->finished || request->gone)
         return;
     if (request->starved_ns != 0 && now - request->starved_ns > TERN_STARVED_NS) {
@@ -210,18 +226,8 @@ static void beat(struct tern_request *request, uint64_t now)
     }
     if (request->session != NULL && request->session->credit == 0)
         tern_request_resume(request);
-    if (now - request->sent_ns < TERN_PULSE_NS)
-        return;
-    if (request->work.busy) {
-        tern_reply_progress(request, "reading the text", 0, 0);
-    } else if (request->session != NULL) {
-        tern_generate_progress(request);
-    } else if (request->model != NULL) {
-        tern_model_progress(request->model, text, &done, &all);
-        tern_reply_progress(request, text, done, all);
-    } else {
-        tern_reply_progress(request, "opening", 0, 0);
-    }
+    if (now - request->sent_ns >= TERN_PULSE_NS)
+        tell_progress(request);
 }
 
 static void pulse(void *context)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import resource
 import signal
 import socket
@@ -316,6 +317,24 @@ class Unread(unittest.TestCase):
             # A name is refused as long as the connection that had it before is not known to be gone.
             wait_until(comes_back, 20, "the client may come back")
             self.assertEqual(service.coordinator_pid(), pid)
+
+    def test_texts_that_nobody_reads(self):
+        path, _ = with_tokenizer()
+        letters = random.Random(1).choices(b"zqxjkvw0123456789#@", k=7 * MIB)  # a token each
+        with Service() as service, RawClient(service) as client:
+            service.good("load", path)
+            pid = service.coordinator_pid()
+            before = resident(pid)
+            for number in range(4):
+                client.ask("tokenize", number, model=str(path), bytes=bytes(letters))
+            seen = [cpu_seconds(pid)]
+            wait_until(lambda: time.sleep(0.5) or seen.append(cpu_seconds(pid)) or seen[-1] - seen[-2] < 0.1, 60,
+                       "all are read")
+            self.assertLess(resident(pid), before + 4 * 50)
+            while client.receive()["k"] != "tokens":
+                pass
+            rest = [client.receive() for _ in range(40)]
+            self.assertNotIn("opening", [reply.get("text") for reply in rest if reply])
 
     def test_pings_without_end(self):
         with Service() as service:
