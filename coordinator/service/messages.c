@@ -16,8 +16,7 @@ static struct tern_request *find_request(struct tern_service *service,
 {
     struct tern_request *request = service->requests;
     while (request != NULL && (request->finished || request->number != number ||
-                               request->client.bytes != client->bytes ||
-                               memcmp(request->client.id, client->id, client->bytes) != 0))
+                               !tern_same_client(&request->client, client)))
         request = request->next;
     return request;
 }
@@ -172,9 +171,16 @@ static int count_requests(const struct tern_service *service, const struct tern_
 {
     int count = 0;
     for (const struct tern_request *r = service->requests; r != NULL; r = r->next)
-        count += r->client.bytes == client->bytes &&
-                 memcmp(r->client.id, client->id, client->bytes) == 0;
+        count += tern_same_client(&r->client, client);
     return count;
+}
+
+/* Then it needs no room, and can always be asked for: also to see what fills the service, and to
+ * end it. */
+static bool is_answered_at_once(enum tern_message_kind kind)
+{
+    return kind == TERN_MSG_PING || kind == TERN_MSG_PS || kind == TERN_MSG_UNLOAD ||
+           kind == TERN_MSG_STOP;
 }
 
 static enum tern_status check_room(struct tern_service *service, const struct tern_client *client,
@@ -186,6 +192,8 @@ static enum tern_status check_room(struct tern_service *service, const struct te
     if (find_request(service, client, tern_message_u64(message, TERN_F_REQUEST, 0)) != NULL)
         return tern_fail(error, TERN_USAGE,
                          "this client's request of that number is still in work");
+    if (is_answered_at_once(message->kind))
+        return TERN_OK;
     if (service->request_count >= TERN_REQUESTS)
         return tern_fail(error, TERN_FAILED,
                          "the service is full: %d requests are in work, which is the limit; try "

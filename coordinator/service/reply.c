@@ -15,8 +15,7 @@ void tern_reply_begin(struct tern_pack *pack, enum tern_message_kind kind, uint6
 static void lose_client(struct tern_service *service, const struct tern_client *client)
 {
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
-        if (request->client.bytes == client->bytes &&
-            memcmp(request->client.id, client->id, client->bytes) == 0)
+        if (tern_same_client(&request->client, client))
             request->gone = true;
     service->again = true;
 }

@@ -13,7 +13,7 @@ import struct
 import time
 import unittest
 
-from harness import GOLDEN, Service, models, prompts, wait_until
+from harness import GOLDEN, Service, alive, models, prompts, wait_until
 from raw_client import RawClient, pack
 
 MIB = 1 << 20
@@ -253,6 +253,24 @@ class Paused(unittest.TestCase):
             client.ask("cancel", 1)
             self.assertEqual(client.last()["k"], "done")
             self.assertEqual(counts(service.ps()), (0, 0, 0))
+
+
+class Full(unittest.TestCase):
+    def test_a_full_service_can_be_seen_and_ended(self):
+        path, tokens = with_tokenizer()
+        packed = array.array("I", tokens[:8]).tobytes()
+        service = Service()
+        self.addCleanup(service.stop)
+        service.good("load", path)
+        pid = service.coordinator_pid()
+        with RawClient(service) as one, RawClient(service) as two:
+            for number in range(192):
+                for client in (one, two):
+                    client.ask("generate", number, model=str(path), tokens=packed, ignore_eos=True, temp=1.0)
+            wait_until(lambda: service.ps()["requests"] == 256, 20, "it is full")
+            self.assertIn("full", service.tern("run", path, "--raw", "-n", 1, "hi").err)
+            self.assertEqual(service.tern("stop").code, 0)
+            self.assertFalse(alive(pid))
 
 
 class Descriptors(unittest.TestCase):
