@@ -200,7 +200,8 @@ enum tern_status tern_models_room(const struct tern_models *models, uint64_t *ro
                                   struct tern_error *error)
 {
     const enum tern_status status = find_room_beside(models, NULL, room, error);
-    *room += reclaimable(models);
+    if (status == TERN_OK)
+        *room += reclaimable(models);
     return status;
 }
 
