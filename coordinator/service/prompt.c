@@ -135,15 +135,24 @@ enum tern_status tern_prompt_check(const struct tern_request *request, struct te
     return tern_fail(error, TERN_USAGE, "the request has neither a prompt nor tokens");
 }
 
+bool tern_prompt_read(struct tern_request *request)
+{
+    const struct tern_work *work = &request->work;
+    if (tern_message_has(&request->message, TERN_F_TOKENS))
+        return true;
+    if (!work->done)
+        tern_work_start(request, run_texts);
+    else if (work->status != TERN_OK)
+        tern_reply_error(request, &work->error);
+    return work->done && work->status == TERN_OK;
+}
+
 bool tern_prompt_ready(struct tern_request *request)
 {
     struct tern_work *work = &request->work;
-    const bool tokens = tern_message_has(&request->message, TERN_F_TOKENS);
-    if (!tokens && !work->done) {
-        tern_work_start(request, run_texts);
+    if (!tern_prompt_read(request))
         return false;
-    }
-    if (tokens)
+    if (tern_message_has(&request->message, TERN_F_TOKENS))
         work->status = tern_request_tokens(request, request->model->lane.plan->vocabulary,
                                            &work->ids, &work->error);
     if (work->status == TERN_OK)

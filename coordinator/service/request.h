@@ -154,8 +154,10 @@ struct tern_work *tern_work_of(struct tern_job *job);
 void tern_work_free(struct tern_work *work);
 /* Does the message hold a prompt at all? TERN_USAGE. */
 enum tern_status tern_prompt_check(const struct tern_request *request, struct tern_error *error);
-/* Is work.ids a prompt that fits the model? False: not yet, or the request has ended with an
- * error. */
+/* Were the prompt's texts read? The model's file is OPEN; the model may still be loading. False:
+ * not yet, or the request has ended with an error. */
+bool tern_prompt_read(struct tern_request *request);
+/* Is work.ids a prompt that fits the loaded model? False as above. */
 bool tern_prompt_ready(struct tern_request *request);
 
 /* Reads what the answer needs of the message, before anything is done for it: TERN_USAGE,

@@ -126,18 +126,22 @@ static void notice(struct tern_request *request)
     tern_reply_note(request, text);
 }
 
+/* The prompt is read while the model is loading: what is wrong with it is told without waiting. */
 static void advance_model(struct tern_request *request)
 {
+    const struct tern_model *model = request->model;
+    const enum tern_message_kind kind = request->message.kind;
     notice(request);
-    if (request->model->state == TERN_MODEL_FAILED) {
-        tern_reply_error(request, &request->model->error);
+    if (model->state == TERN_MODEL_FAILED)
+        tern_reply_error(request, &model->error);
+    else if (model->state != TERN_MODEL_READY && kind != TERN_MSG_LOAD &&
+             model->file->state == TERN_FILE_OPEN)
+        tern_prompt_read(request);
+    else if (model->state != TERN_MODEL_READY)
         return;
-    }
-    if (request->model->state != TERN_MODEL_READY)
-        return;
-    if (request->message.kind == TERN_MSG_LOAD)
+    else if (kind == TERN_MSG_LOAD)
         tern_request_loaded(request);
-    else if (request->message.kind == TERN_MSG_GENERATE)
+    else if (kind == TERN_MSG_GENERATE)
         tern_request_generate(request);
     else
         tern_request_logits(request);
@@ -200,15 +204,16 @@ static void tell_progress(struct tern_request *request)
 {
     char text[160];
     uint64_t done, all;
+    const bool loading = request->model != NULL && request->model->state != TERN_MODEL_READY;
     if (request->session != NULL) {
         tern_generate_progress(request);
-    } else if (request->work.busy) {
+    } else if (request->work.busy && !loading) {
         tern_reply_progress(request, "reading the text", 0, 0);
-    } else if (request->work.done) {
-        tern_reply_progress(request, "waiting until the replies are read", 0, 0);
     } else if (request->model != NULL) {
         tern_model_progress(request->model, text, &done, &all);
         tern_reply_progress(request, text, done, all);
+    } else if (request->work.done) {
+        tern_reply_progress(request, "waiting until the replies are read", 0, 0);
     } else {
         tern_reply_progress(request, "opening", 0, 0);
     }

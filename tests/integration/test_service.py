@@ -235,6 +235,22 @@ class Early(unittest.TestCase):
             self.assertIn("vocabulary", reply["text"])
 
 
+    def test_a_prompt_is_read_while_its_model_waits(self):
+        self.service.good("load", self.model)
+        with RawClient(self.service) as first, RawClient(self.service) as second:
+            first.ask("generate", 1, model=self.model, prompt="hi", raw=True, ignore_eos=True, temp=1.0)
+            wait_until(lambda: self.service.ps()["paused"] == 1, 10, "it is paused")
+            second.ask("generate", 1, model=self.model, messages="{", ctx=256)
+            reply = second.last()
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("no JSON", reply["text"])
+            self.assertEqual(self.service.ps()["models"][0]["requests"], 1)
+            second.ask("generate", 2, model=self.model, prompt="hi", raw=True, ctx=256, n=3)
+            self.assertIn("other settings", second.receive().get("text"))
+            first.ask("cancel", 1)
+            self.assertEqual(second.last(2)["k"], "done")
+
+
 class Paused(unittest.TestCase):
     def test_ps_tells_who_does_not_read(self):
         path, tokens = with_tokenizer()
