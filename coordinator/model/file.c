@@ -7,12 +7,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { IDLE_FILES = 4 }; /* files without users that stay open */
+enum {
+    IDLE_FILES = 4,    /* files without users that stay open */
+    MOST_OPENING = 16, /* loaders that open files at one time: each is a process with its memory */
+};
 
 struct tern_files {
     struct tern_supervisor *supervisor;
     struct tern_jobs *jobs;
-    struct tern_model_file *list;
+    struct tern_model_file *list; /* newest first */
+    bool starting, ended;
     tern_callback changed;
     void *context;
 };
@@ -35,7 +39,7 @@ static void close_loader(struct tern_model_file *file)
     file->loader = NULL;
 }
 
-static void destroy(struct tern_model_file *file)
+static void free_file(struct tern_model_file *file)
 {
     struct tern_model_file **link = &file->files->list;
     while (*link != file)
@@ -48,12 +52,18 @@ static void destroy(struct tern_model_file *file)
     free(file);
 }
 
+void tern_files_end(struct tern_files *files)
+{
+    if (files != NULL)
+        files->ended = true;
+}
+
 void tern_files_free(struct tern_files *files)
 {
     if (files == NULL)
         return;
     while (files->list != NULL)
-        destroy(files->list);
+        free_file(files->list);
     free(files);
 }
 
@@ -81,11 +91,15 @@ bool tern_same_file(const struct tern_identity *a, const struct tern_identity *b
 
 /* ---- what the loader says ---- */
 
+static void start_queued(struct tern_files *files);
+
 static void fail(struct tern_model_file *file, const struct tern_error *error)
 {
+    struct tern_files *files = file->files;
     file->state = TERN_FILE_FAILED;
     file->error = *error;
-    file->files->changed(file->files->context);
+    files->changed(files->context);
+    start_queued(files);
 }
 
 /* Forgets the filling and its loader first: the owner may start or free things when told. */
@@ -143,6 +157,7 @@ static void on_built(struct tern_job *job)
         (void *)((char *)job - offsetof(struct tern_model_file, building));
     file->state = TERN_FILE_OPEN;
     file->files->changed(file->files->context);
+    start_queued(file->files);
     tern_file_release(file);
 }
 
@@ -211,6 +226,49 @@ static enum tern_status start_loader(struct tern_model_file *file, struct tern_e
     return tern_loader_open(file->files->supervisor, file->path, &events, &file->loader, error);
 }
 
+/* ---- so many loaders and no more ---- */
+
+static bool has_place(const struct tern_files *files)
+{
+    unsigned opening = 0;
+    for (const struct tern_model_file *file = files->list; file != NULL; file = file->next)
+        opening += file->state == TERN_FILE_OPENING && !file->queued;
+    return opening < MOST_OPENING;
+}
+
+static struct tern_model_file *first_queued(const struct tern_files *files)
+{
+    struct tern_model_file *oldest = NULL;
+    for (struct tern_model_file *file = files->list; file != NULL; file = file->next)
+        if (file->queued)
+            oldest = file;
+    return oldest;
+}
+
+/* A file left OPENING, or was left alone in it: others may begin. One that fails calls back, and
+ * what comes of that is seen by the loop here. */
+static void start_queued(struct tern_files *files)
+{
+    struct tern_model_file *file;
+    if (files->starting || files->ended)
+        return;
+    files->starting = true;
+    while (has_place(files) && (file = first_queued(files)) != NULL) {
+        struct tern_error error;
+        file->queued = false;
+        if (start_loader(file, &error) != TERN_OK)
+            fail(file, &error);
+    }
+    files->starting = false;
+}
+
+static void destroy(struct tern_model_file *file)
+{
+    struct tern_files *files = file->files;
+    free_file(file);
+    start_queued(files);
+}
+
 /* ---- users ---- */
 
 static struct tern_model_file *find(struct tern_files *files, const struct tern_identity *identity)
@@ -231,8 +289,11 @@ static struct tern_model_file *add(struct tern_files *files, const char *path,
         free(copy);
         return NULL;
     }
-    *file = (struct tern_model_file){
-        .next = files->list, .files = files, .path = copy, .identity = *identity};
+    *file = (struct tern_model_file){.next = files->list,
+                                     .files = files,
+                                     .path = copy,
+                                     .identity = *identity,
+                                     .queued = !has_place(files)};
     files->list = file;
     return file;
 }
@@ -249,9 +310,9 @@ enum tern_status tern_file_get(struct tern_files *files, const char *path,
         file = add(files, path, &identity);
         if (file == NULL)
             return tern_fail(error, TERN_NO_MEMORY, "out of memory");
-        status = start_loader(file, error);
+        status = file->queued ? TERN_OK : start_loader(file, error);
         if (status != TERN_OK) {
-            destroy(file);
+            free_file(file);
             return status;
         }
     }

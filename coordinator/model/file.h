@@ -51,6 +51,7 @@ struct tern_model_file {
     bool built;                        /* or being built */
     uint32_t users;
     uint64_t used_ns; /* when the last user left */
+    bool queued;      /* OPENING when others have been opened */
     struct tern_loader *loader;
     struct tern_fill_events fill;
     struct { /* the weights segment that waits for a loader */
@@ -63,6 +64,8 @@ struct tern_model_file {
 /* `changed` is called from the loop whenever a file left OPENING. */
 struct tern_files *tern_files_new(struct tern_supervisor *supervisor, struct tern_jobs *jobs,
                                   tern_callback changed, void *context); /* NULL: out of memory */
+/* The service ends: no file is opened any more. NULL is allowed. */
+void tern_files_end(struct tern_files *files);
 /* No job runs any more. */
 void tern_files_free(struct tern_files *files);
 

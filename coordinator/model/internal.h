@@ -14,6 +14,7 @@ struct tern_models {
     uint32_t last_number; /* of a binding */
     uint64_t leaving;     /* bytes of models just unloaded, which processes still map */
     struct tern_settling settling;
+    bool ended;
     tern_callback changed;
     void *context;
 };

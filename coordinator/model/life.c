@@ -214,7 +214,7 @@ static bool advance_one(struct tern_models *models)
 void tern_models_advance(struct tern_models *models)
 {
     bool any = false;
-    while (advance_one(models))
+    while (!models->ended && advance_one(models))
         any = true;
     models->leaving = 0;
     if (any)

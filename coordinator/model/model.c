@@ -29,6 +29,12 @@ struct tern_models *tern_models_new(struct tern_supervisor *supervisor,
     return models;
 }
 
+void tern_models_end(struct tern_models *models)
+{
+    if (models != NULL)
+        models->ended = true;
+}
+
 void tern_models_free(struct tern_models *models)
 {
     if (models == NULL)

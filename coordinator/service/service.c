@@ -326,6 +326,8 @@ void tern_service_free(struct tern_service *service)
     if (service == NULL)
         return;
     enter(service); /* for good: nothing goes on any more */
+    tern_models_end(service->models);
+    tern_files_end(service->files);
     tern_fail(&error, TERN_NO_SERVICE, "the service was stopped");
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
         if (!request->finished)

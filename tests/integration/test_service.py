@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -28,6 +29,16 @@ def resident(pid):
 def peak(pid):
     """MiB that a process had at most, with what it maps."""
     return int(pathlib.Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+
+
+def children(pid):
+    """How many processes a process has that live."""
+    count = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            count += int(fields[1]) == pid and fields[0] != "Z"
+    return count
 
 
 def cpu_seconds(pid):
@@ -287,6 +298,53 @@ class Full(unittest.TestCase):
             self.assertIn("full", service.tern("run", path, "--raw", "-n", 1, "hi").err)
             self.assertEqual(service.tern("stop").code, 0)
             self.assertFalse(alive(pid))
+
+
+class Files(unittest.TestCase):
+    def test_few_loaders_at_one_time(self):
+        smallest = min((m[1] for m in models()), key=lambda p: p.stat().st_size)
+        service = Service()
+        self.addCleanup(service.stop)
+        service.good("info", smallest)
+        pid = service.coordinator_pid()
+        good = [shutil.copy(smallest, service.root / f"{i}.gguf") for i in range(120)]
+        bad = [service.root / f"bad{i}.gguf" for i in range(20)] + [service.root] * 20
+        for path in bad[:20]:
+            path.write_bytes(b"GGUF")
+        with RawClient(service) as client:
+            for number, path in enumerate(good + bad):
+                client.ask("info", number, model=str(path))
+            ends, most = {}, 0
+            while len(ends) < len(good + bad):
+                most = max(most, children(pid))
+                while reply := client.receive(5):
+                    if reply["k"] != "progress":
+                        ends[reply["request"]] = reply["k"]
+            self.assertEqual([ends[i] for i in range(len(ends))], ["result"] * 120 + ["error"] * 40)
+            self.assertLess(most, 50)
+            # What nobody waits for any more makes way.
+            for number, path in enumerate(good):
+                os.utime(path, (number, number))
+                client.ask("tokenize", number, model=str(path), bytes=b"x")
+                client.ask("cancel", number)
+            client.ask("info", 200, model=str(good[-1]))
+            self.assertEqual(client.last(200)["k"], "result")
+
+
+    def test_nothing_begins_at_the_end(self):
+        smallest = min((m[1] for m in models()), key=lambda p: p.stat().st_size)
+        service = Service(TERN_LOG_LEVEL="debug")
+        self.addCleanup(service.stop)
+        service.good("info", smallest)
+        pid = service.coordinator_pid()
+        with RawClient(service) as client:
+            for number in range(60):
+                client.ask("load" if number % 2 else "info", number,
+                           model=shutil.copy(smallest, service.root / f"{number}.gguf"))
+            client.ask("stop", 99)
+            self.assertEqual(client.last(99)["k"], "result")
+        wait_until(lambda: not alive(pid), 10, "it ends")
+        self.assertNotIn("started", service.log().split("ending:")[1])
 
 
 class Descriptors(unittest.TestCase):
