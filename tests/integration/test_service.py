@@ -340,7 +340,7 @@ class Files(unittest.TestCase):
         with RawClient(service) as client:
             for number in range(60):
                 client.ask("load" if number % 2 else "info", number,
-                           model=shutil.copy(smallest, service.root / f"{number}.gguf"))
+                           model=str(shutil.copy(smallest, service.root / f"{number}.gguf")))
             client.ask("stop", 99)
             self.assertEqual(client.last(99)["k"], "result")
         wait_until(lambda: not alive(pid), 10, "it ends")
