@@ -130,11 +130,13 @@ static void long_ones_get_their_turn(void **state)
     begin(&world, UINT32_MAX);
     atomic_store(&world.gate, true);
     for (unsigned i = 0; i < 16; i++) {
-        add(&world, &brief[i], 1, false);
-        brief[i].again = true;
+        brief[i] = (struct work){
+            .job = {.bytes = 1, .run = run, .done = done}, .world = &world, .again = true};
+        tern_jobs_add(world.jobs, &brief[i].job);
     }
-    add(&world, &lengthy, TERN_SHORT_JOB + 1, false);
-    lengthy.job.done = stop_the_loop;
+    lengthy = (struct work){.job = {.bytes = TERN_SHORT_JOB + 1, .run = run, .done = stop_the_loop},
+                            .world = &world};
+    tern_jobs_add(world.jobs, &lengthy.job);
     assert_true(tern_loop_run(world.loop));
     assert_int_equal(lengthy.value, 1);
     assert_true(world.done < 200);
