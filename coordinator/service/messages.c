@@ -221,49 +221,66 @@ static void append(struct tern_service *service, struct tern_request *request)
     service->request_bytes += zmq_msg_size(&request->bytes);
 }
 
-/* Takes the bytes over if the message becomes a request. */
+/* Takes the bytes over, if there is memory for a request. */
+static struct tern_request *add(struct tern_service *service, const struct tern_client *client,
+                                uint64_t number, zmq_msg_t *bytes)
+{
+    struct tern_request *request = calloc(1, sizeof *request);
+    struct tern_outbox *outbox =
+        request != NULL ? tern_outbox_get(&service->outboxes, client) : NULL;
+    if (outbox == NULL) {
+        free(request);
+        return NULL;
+    }
+    request->service = service;
+    request->client = *client;
+    request->outbox = outbox;
+    request->number = number;
+    request->sent_ns = tern_now_ns();
+    zmq_msg_init(&request->bytes);
+    zmq_msg_move(&request->bytes, bytes);
+    append(service, request);
+    return request;
+}
+
+/* About a request that is in work; if it is over by now, that is no error. */
+static void take_word(struct tern_service *service, const struct tern_client *client,
+                      const struct tern_message *message)
+{
+    struct tern_request *request =
+        find_request(service, client, tern_message_u64(message, TERN_F_REQUEST, 0));
+    if (request != NULL && message->kind == TERN_MSG_ACK)
+        tern_request_acknowledge(request, tern_message_u64(message, TERN_F_COUNT, 1));
+    else if (request != NULL)
+        cancel(request);
+}
+
 static void take(struct tern_service *service, const struct tern_client *client, zmq_msg_t *bytes)
 {
     struct tern_error error;
     struct tern_message message = {0};
+    struct tern_request *request = NULL;
     enum tern_status status =
         tern_message_parse(zmq_msg_data(bytes), zmq_msg_size(bytes), &message, &error);
     const uint64_t number = tern_message_u64(&message, TERN_F_REQUEST, 0);
     if (status == TERN_OK && (message.kind == TERN_MSG_ACK || message.kind == TERN_MSG_CANCEL)) {
-        struct tern_request *request = find_request(service, client, number);
-        if (request != NULL && message.kind == TERN_MSG_ACK)
-            tern_request_acknowledge(request, tern_message_u64(&message, TERN_F_COUNT, 1));
-        else if (request != NULL)
-            cancel(request);
+        take_word(service, client, &message);
         return;
     }
     if (status == TERN_OK)
         status = check_room(service, client, &message, zmq_msg_size(bytes), &error);
-    struct tern_request *request = status == TERN_OK ? calloc(1, sizeof *request) : NULL;
-    if (request != NULL &&
-        (request->outbox = tern_outbox_get(&service->outboxes, client)) == NULL) {
-        free(request);
-        request = NULL;
-    }
-    if (status == TERN_OK && request == NULL)
+    if (status == TERN_OK && (request = add(service, client, number, bytes)) == NULL)
         status = tern_fail(&error, TERN_NO_MEMORY, "out of memory");
     if (status != TERN_OK) {
         refuse(service, client, number, &error);
         return;
     }
-    request->service = service;
-    request->client = *client;
-    request->number = number;
-    request->sent_ns = tern_now_ns();
-    zmq_msg_init(&request->bytes);
-    zmq_msg_move(&request->bytes, bytes);
     /* Small messages lie inside zmq_msg_t itself, so that the pointers must be found again. */
     if (tern_message_parse(zmq_msg_data(&request->bytes), zmq_msg_size(&request->bytes),
-                           &request->message, &error) != TERN_OK)
-        request->finished = true;
-    append(service, request);
-    if (!request->finished)
+                           &request->message, &error) == TERN_OK)
         begin(request);
+    else
+        request->finished = true;
 }
 
 /* One message of one client: its name, then exactly one frame. */
