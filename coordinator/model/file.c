@@ -1,6 +1,8 @@
 /* Model files: opened through a loader, shared by identity, a few kept open. */
 #include "coordinator/model/file.h"
 
+#include "coordinator/chat/chat.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -144,11 +146,12 @@ static void continue_fill(struct tern_model_file *file)
     events.failed(events.context, &error);
 }
 
-static void build_tokenizer(struct tern_job *job)
+static void build(struct tern_job *job)
 {
     struct tern_model_file *file =
         (void *)((char *)job - offsetof(struct tern_model_file, building));
     tern_tokenizer_new(file->catalog, &file->tokenizer, &file->tokenizer_error);
+    tern_chat_check(file->catalog, &file->chat_error);
 }
 
 static void on_built(struct tern_job *job)
@@ -161,7 +164,8 @@ static void on_built(struct tern_job *job)
     tern_file_release(file);
 }
 
-/* A large vocabulary takes a good part of a second; the file is used by the work meanwhile. */
+/* A large vocabulary takes a good part of a second, a hostile template too; the file is used by the
+ * work meanwhile. */
 static void open_file(struct tern_model_file *file, const struct tern_segment *segment)
 {
     struct tern_error error;
@@ -172,10 +176,8 @@ static void open_file(struct tern_model_file *file, const struct tern_segment *s
     }
     file->built = true;
     file->users++;
-    file->building = (struct tern_job){.client = (uintptr_t)file,
-                                       .bytes = TERN_SHORT_JOB + 1,
-                                       .run = build_tokenizer,
-                                       .done = on_built};
+    file->building = (struct tern_job){
+        .client = (uintptr_t)file, .bytes = TERN_SHORT_JOB + 1, .run = build, .done = on_built};
     tern_jobs_add(file->files->jobs, &file->building);
 }
 

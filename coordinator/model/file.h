@@ -47,7 +47,8 @@ struct tern_model_file {
     struct tern_catalog *catalog;
     struct tern_tokenizer *tokenizer;  /* NULL: tokenizer_error says why */
     struct tern_error tokenizer_error; /* the catalog may be of use without a tokenizer */
-    struct tern_job building;          /* of the tokenizer, beside the loop */
+    struct tern_error chat_error;      /* OPEN: TERN_OK, or why it is no model to chat with */
+    struct tern_job building;          /* of the tokenizer and chat_error, beside the loop */
     bool built;                        /* or being built */
     uint32_t users;
     uint64_t used_ns; /* when the last user left */
