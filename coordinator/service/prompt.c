@@ -103,6 +103,12 @@ static void run_texts(struct tern_job *job)
 {
     struct tern_work *work = tern_work_of(job);
     work->status = text_ids(work->request, &work->ids, &work->error);
+    if (work->status != TERN_OK || work->ids.count <= TERN_MAX_CONTEXT)
+        return;
+    work->status = tern_fail(&work->error, TERN_NO_MEMORY,
+                             "the prompt has %zu tokens; no context is longer than %d",
+                             work->ids.count, TERN_MAX_CONTEXT);
+    tern_ids_free(&work->ids); /* the model may be long in coming */
 }
 
 static enum tern_status check_ids(const struct tern_request *request, const struct tern_ids *ids,
