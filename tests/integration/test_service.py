@@ -301,7 +301,7 @@ class Full(unittest.TestCase):
             wait_until(lambda: service.ps()["requests"] == 256, 20, "it is full")
             self.assertIn("full", service.tern("run", path, "--raw", "-n", 1, "hi").err)
             self.assertEqual(service.tern("stop").code, 0)
-            self.assertFalse(alive(pid))
+            wait_until(lambda: not alive(pid), 10, "it ends")
 
 
 class Files(unittest.TestCase):
