@@ -3,7 +3,8 @@
  * core share its arithmetic units), the affinity mask, and CPU quotas of the control groups, under
  * which more threads only wait for each other.
  */
-#include "coordinator/memory.h"
+#include "coordinator/cores.h"
+
 #include "proto/board.h"
 #include "proto/cgroup.h"
 

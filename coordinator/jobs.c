@@ -34,6 +34,29 @@ static void put(struct queue *queue, struct tern_job *job)
     queue->end = &job->next;
 }
 
+/* How many jobs of this client come before `until`, itself counted. */
+static unsigned rank_of(const struct queue *queue, const struct tern_job *until, uint64_t client)
+{
+    unsigned rank = 1;
+    for (const struct tern_job *job = queue->first; job != until; job = job->next)
+        rank += job->client == client;
+    return rank;
+}
+
+/* A client's third job stands behind everybody's second, whoever came first. */
+static void put_in_turn(struct queue *queue, struct tern_job *job)
+{
+    const unsigned rank = rank_of(queue, NULL, job->client);
+    struct tern_job **place = &queue->first;
+    for (struct tern_job **link = place; *link != NULL; link = &(*link)->next)
+        if (rank_of(queue, *link, (*link)->client) <= rank)
+            place = &(*link)->next;
+    job->next = *place;
+    *place = job;
+    if (job->next == NULL)
+        queue->end = &job->next;
+}
+
 static struct tern_job *take(struct queue *queue)
 {
     struct tern_job *job = queue->first;
@@ -51,9 +74,9 @@ static struct tern_job *next_job(struct tern_jobs *jobs, bool only_short)
     for (;;) {
         if (jobs->ends)
             return NULL;
-        struct tern_job *job = take(&jobs->brief);
-        if (job == NULL && !only_short)
-            job = take(&jobs->lengthy);
+        struct tern_job *job = only_short ? NULL : take(&jobs->lengthy);
+        if (job == NULL)
+            job = take(&jobs->brief);
         if (job != NULL)
             return job;
         pthread_cond_wait(&jobs->changed, &jobs->lock);
@@ -150,10 +173,29 @@ void tern_jobs_free(struct tern_jobs *jobs)
     free(jobs);
 }
 
+static struct queue *queue_of(struct tern_jobs *jobs, const struct tern_job *job)
+{
+    return job->bytes <= TERN_SHORT_JOB ? &jobs->brief : &jobs->lengthy;
+}
+
 void tern_jobs_add(struct tern_jobs *jobs, struct tern_job *job)
 {
     pthread_mutex_lock(&jobs->lock);
-    put(job->bytes <= TERN_SHORT_JOB ? &jobs->brief : &jobs->lengthy, job);
+    put_in_turn(queue_of(jobs, job), job);
     pthread_cond_broadcast(&jobs->changed);
     pthread_mutex_unlock(&jobs->lock);
+}
+
+bool tern_jobs_drop(struct tern_jobs *jobs, struct tern_job *job)
+{
+    pthread_mutex_lock(&jobs->lock);
+    struct queue *queue = queue_of(jobs, job);
+    struct tern_job **link = &queue->first;
+    while (*link != NULL && *link != job)
+        link = &(*link)->next;
+    const bool waited = *link != NULL;
+    if (waited && (*link = job->next) == NULL)
+        queue->end = link;
+    pthread_mutex_unlock(&jobs->lock);
+    return waited;
 }

@@ -44,7 +44,8 @@ static bool is_current(struct stat *mine)
 }
 
 /* Under a lock, since two services that rotate at once would lose one of their files. One that is
- * stopped with the lock must not stop this one: then the file grows for a while. */
+ * stopped with the lock must not stop this one: then the file grows for a while. Where FILE.1
+ * cannot be, the file is emptied: it stays bounded, and the disk is not filled. */
 static void rotate(void)
 {
     char old[4096 + 8];
@@ -53,9 +54,12 @@ static void rotate(void)
         return;
     snprintf(old, sizeof old, "%s.1", log_file.path);
     const bool mine_to_move = is_current(&mine);
-    if (mine_to_move && rename(log_file.path, old) != 0 && ftruncate(STDERR_FILENO, 0) != 0)
-        log_file.lost++;
+    const bool stuck = mine_to_move && rename(log_file.path, old) != 0;
+    const int why = errno;
+    const bool emptied = stuck && ftruncate(STDERR_FILENO, 0) == 0;
     flock(STDERR_FILENO, LOCK_UN);
+    if (emptied)
+        tern_log("warning", "the log was emptied: it cannot become %s: %s", old, strerror(why));
 }
 
 static void find_file(size_t length)

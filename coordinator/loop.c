@@ -3,8 +3,9 @@
  * client socket each), so both live in plain arrays: what matters is that an idle service sleeps in
  * one poll without a timeout.
  *
- * Ids only grow. A round of callbacks works on ids taken before the first of them ran and looks
- * each one up again, so that a callback may add and remove whatever it likes.
+ * A round of callbacks works on ids taken before the first of them ran and looks each one up again,
+ * so that a callback may add and remove whatever it likes. Ids count up, and begin again after
+ * 2^31, past those that are in use.
  */
 #include "coordinator/loop.h"
 
@@ -26,7 +27,7 @@ struct watch {
 
 struct timer {
     int id;
-    uint64_t at_ns;
+    uint64_t at_ns, round; /* round: when it was set */
     tern_callback callback;
     void *context;
 };
@@ -39,7 +40,8 @@ struct tern_loop {
     zmq_pollitem_t *items; /* what is polled; rebuilt from `watches` before every poll */
     int *item_ids;         /* the watch of each item */
     size_t item_room;
-    int last_id; /* counts up from 1; 2^31 ids outlast any service */
+    int last_id;
+    uint64_t round; /* of timers */
     bool stopped;
 };
 
@@ -75,9 +77,27 @@ static bool reserve(void *array, size_t count, size_t *room, size_t size)
     return true;
 }
 
+static struct watch *find_watch(struct tern_loop *loop, int id)
+{
+    for (size_t i = 0; i < loop->watch_count; i++)
+        if (loop->watches[i].id == id)
+            return &loop->watches[i];
+    return NULL;
+}
+
+static struct timer *find_timer(struct tern_loop *loop, int id)
+{
+    for (size_t i = 0; i < loop->timer_count; i++)
+        if (loop->timers[i].id == id)
+            return &loop->timers[i];
+    return NULL;
+}
+
 static int next_id(struct tern_loop *loop)
 {
-    loop->last_id = loop->last_id == INT_MAX ? 1 : loop->last_id + 1;
+    do
+        loop->last_id = loop->last_id == INT_MAX ? 1 : loop->last_id + 1;
+    while (find_watch(loop, loop->last_id) != NULL || find_timer(loop, loop->last_id) != NULL);
     return loop->last_id;
 }
 
@@ -102,14 +122,6 @@ int tern_loop_watch_socket(struct tern_loop *loop, void *socket, tern_callback c
                      (struct watch){.socket = socket, .callback = callback, .context = context});
 }
 
-static struct watch *find_watch(struct tern_loop *loop, int id)
-{
-    for (size_t i = 0; i < loop->watch_count; i++)
-        if (loop->watches[i].id == id)
-            return &loop->watches[i];
-    return NULL;
-}
-
 void tern_loop_unwatch(struct tern_loop *loop, int watch)
 {
     struct watch *found = find_watch(loop, watch);
@@ -122,19 +134,16 @@ int tern_loop_timer(struct tern_loop *loop, uint64_t at_ns, tern_callback callba
     if (!reserve(&loop->timers, loop->timer_count, &loop->timer_room, sizeof(struct timer)))
         return 0;
     const int id = next_id(loop);
-    loop->timers[loop->timer_count++] =
-        (struct timer){.id = id, .at_ns = at_ns, .callback = callback, .context = context};
+    loop->timers[loop->timer_count++] = (struct timer){
+        .id = id, .at_ns = at_ns, .round = loop->round, .callback = callback, .context = context};
     return id;
 }
 
 void tern_loop_cancel(struct tern_loop *loop, int timer)
 {
-    for (size_t i = 0; i < loop->timer_count; i++) {
-        if (loop->timers[i].id == timer) {
-            loop->timers[i] = loop->timers[--loop->timer_count];
-            return;
-        }
-    }
+    struct timer *found = find_timer(loop, timer);
+    if (found != NULL)
+        *found = loop->timers[--loop->timer_count];
 }
 
 /* Milliseconds until the next timer, rounded up; -1 without one. */
@@ -153,13 +162,13 @@ static long poll_timeout(const struct tern_loop *loop)
     return ms > 3600000 ? 3600000 : (long)ms;
 }
 
-/* The earliest timer that is due and was there before `newest` was handed out. */
-static struct timer *due_timer(struct tern_loop *loop, uint64_t now, int newest)
+/* The earliest timer that is due and was set before this round. */
+static struct timer *due_timer(struct tern_loop *loop, uint64_t now)
 {
     struct timer *due = NULL;
     for (size_t i = 0; i < loop->timer_count; i++) {
         struct timer *t = &loop->timers[i];
-        if (t->at_ns <= now && t->id <= newest && (due == NULL || t->at_ns < due->at_ns))
+        if (t->at_ns <= now && t->round < loop->round && (due == NULL || t->at_ns < due->at_ns))
             due = t;
     }
     return due;
@@ -184,9 +193,9 @@ static void run_timers(struct tern_loop *loop)
     if (loop->timer_count == 0)
         return;
     const uint64_t now = tern_now_ns();
-    const int newest = loop->last_id;
     struct timer *due;
-    while (!loop->stopped && (due = due_timer(loop, now, newest)) != NULL) {
+    loop->round++;
+    while (!loop->stopped && (due = due_timer(loop, now)) != NULL) {
         const struct timer fired = *due;
         tern_loop_cancel(loop, fired.id);
         call(fired.callback, fired.context);

@@ -5,6 +5,7 @@
 #include "coordinator/memory.h"
 
 #include "proto/cgroup.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -97,15 +98,32 @@ enum tern_status tern_memory_read(const char *root, struct tern_memory *memory,
     return TERN_OK;
 }
 
+/* What a person set instead of the usual reserve. What is no number must not pass for none. */
+static enum tern_status override_reserve(uint64_t *reserve, struct tern_error *error)
+{
+    const char *text = getenv("TERN_RESERVE_MIB");
+    char *end;
+    if (text == NULL || text[0] == '\0')
+        return TERN_OK;
+    errno = 0;
+    const unsigned long long mib = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || mib > UINT64_MAX >> 20)
+        return tern_fail(error, TERN_USAGE,
+                         "TERN_RESERVE_MIB is '%s' in the service's environment; it must be a "
+                         "number of MiB",
+                         text);
+    *reserve = (uint64_t)mib << 20;
+    return TERN_OK;
+}
+
 enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error)
 {
     struct tern_memory memory;
-    const enum tern_status status = tern_memory_read("", &memory, error);
-    if (status != TERN_OK)
-        return status;
-    const char *reserve = getenv("TERN_RESERVE_MIB");
-    if (reserve != NULL && reserve[0] != '\0')
-        memory.reserve = strtoull(reserve, NULL, 10) << 20;
-    *room = memory.available > memory.reserve ? memory.available - memory.reserve : 0;
-    return TERN_OK;
+    *room = 0;
+    enum tern_status status = tern_memory_read("", &memory, error);
+    if (status == TERN_OK)
+        status = override_reserve(&memory.reserve, error);
+    if (status == TERN_OK)
+        *room = usable(&memory);
+    return status;
 }

@@ -21,11 +21,8 @@ enum tern_status tern_memory_read(const char *root, struct tern_memory *memory,
                                   struct tern_error *error);
 
 /* Bytes that may be used now without swapping and without touching the reserve
- * (TERN_RESERVE_MIB in the environment overrides it). */
+ * (TERN_RESERVE_MIB in the environment overrides it; TERN_USAGE if it is no number). *room is 0
+ * after a failure. */
 enum tern_status tern_memory_room(uint64_t *room, struct tern_error *error);
-
-/* Cores that threads can really use: affinity, cgroup quota (whole cores, at least 1) and physical
- * cores, whichever is least. */
-uint32_t tern_usable_cores(const char *root);
 
 #endif

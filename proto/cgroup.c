@@ -145,9 +145,9 @@ static bool place(const char *root, const struct mount *mount, const char *path,
                        (path[skip] == '/' || path[skip] == '\0') && strstr(path, "/..") == NULL;
     const char *inside = below && strcmp(path + skip, "/") != 0 ? path + skip : "";
     const int top = snprintf(group->path, PATH_MAX, "%s%s", root, mount->point);
+    group->top = strlen(group->path);
     if (top < 0 || (size_t)top + strlen(inside) >= PATH_MAX)
         return false;
-    group->top = (size_t)top;
     strcpy(group->path + top, inside);
     return below && access(group->path, F_OK) == 0;
 }

@@ -17,9 +17,8 @@ struct tern_cgroup {
 };
 
 /* The group that `controller` ("memory", "cpu") of version 1 has this process in, or the group of
- * version 2 (controller NULL). `root` is "" in
- * programs; tests pass a folder that holds proc/ and sys/. Where /proc does not tell the path, the
- * top of the mount. False if there is none. */
+ * version 2 (controller NULL). `root` is "" in programs; tests pass a folder that holds proc/ and
+ * sys/. Where /proc does not tell the path, the top of the mount. False if there is none. */
 bool tern_cgroup_find(const char *root, const char *controller, struct tern_cgroup *group);
 
 /* Goes one level up; false at the top. */

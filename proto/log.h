@@ -3,9 +3,9 @@
  * not UTF-8 escaped as \xNN.
  *
  *   2026-11-30T05:14:16.123Z warning cpu: text      to a terminal or a file
- *   <4>cpu: text                                    to a pipe or socket, as sd-daemon(3) says:
- *                                                   the journal, or ternd for its workers, adds
- * time
+ *   <4>cpu: text                                    to a pipe or socket, as sd-daemon(3) says;
+ *                                                   who reads it (the journal, or ternd its
+ *                                                   workers) adds the time
  */
 #ifndef TERN_PROTO_LOG_H
 #define TERN_PROTO_LOG_H

@@ -21,11 +21,12 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(LOAD, "load")             /* model + options -> PROGRESS*, RESULT */                         \
     X(UNLOAD, "unload")         /* model -> RESULT */                                              \
     X(PS, "ps")                 /* -> RESULT: json */                                              \
-    X(GENERATE, "generate")     /* model + options + prompt -> PROGRESS*, TOKENS*, DONE */         \
-    X(LOGITS, "logits")         /* model + options + tokens -> PROGRESS*, ROWS*, DONE */           \
-    X(TOKENIZE, "tokenize")     /* model + text -> TOKENS, DONE */                                 \
-    X(DETOKENIZE, "detokenize") /* model + tokens -> TEXT in TOKENS, DONE */                       \
-    X(INFO, "info")             /* model -> RESULT: json */                                        \
+    X(GENERATE, "generate")     /* model + options + a prompt (prompt and system, messages, or     \
+                                   tokens) -> PROGRESS*, TOKENS*, DONE */                          \
+    X(LOGITS, "logits")         /* model + options + a prompt -> PROGRESS*, ROWS*, DONE */         \
+    X(TOKENIZE, "tokenize")     /* model + text or bytes -> PROGRESS*, TOKENS*, DONE */            \
+    X(DETOKENIZE, "detokenize") /* model + tokens -> PROGRESS*, bytes in TOKENS*, DONE */          \
+    X(INFO, "info")             /* model + format -> RESULT: json */                               \
     X(PLAN, "plan")             /* model + options + format -> RESULT: json or text */             \
     X(CANCEL, "cancel")         /* ends `request`: DONE with reason "cancelled" */                 \
     X(ACK, "ack")               /* `count` replies of `request` were taken */                      \
@@ -87,7 +88,7 @@ enum { TERN_PROTOCOL_VERSION = 1, TERN_MESSAGE_MAX = 32 << 20 };
     X(CHANCES, "chances", BIN, TERN_MESSAGE_MAX) /* TOKENS: for each token 1 + logprobs pairs      \
                                                     (u32 id, f32 log-probability), it first */     \
     X(IGNORE_EOS, "ignore_eos", BOOL, 0)                                                           \
-    X(FORMAT, "format", STR, 16) /* PLAN: "json", "table", "dot", "svg" */                         \
+    X(FORMAT, "format", STR, 16) /* PLAN: "json", "table", "dot", "svg"; INFO: "metadata" */       \
     X(COUNT, "count", U64, UINT64_MAX)                                                             \
     X(TEXT, "text", STR, TERN_MESSAGE_MAX)                                                         \
     X(BYTES, "bytes", BIN, TERN_MESSAGE_MAX) /* text that may end inside a character */            \

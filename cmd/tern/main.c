@@ -21,11 +21,12 @@ static const struct verb verbs[] = {
     {"ps", "", "Show the service's processes and models, and what they are doing.",
      "--json: coordinator {pid, version, uptime_s, rss_bytes, pss_bytes}, workers [{role, pid,\n"
      "state, restarts, calls, rss_bytes, pss_bytes}], models [{model, state, pinned, requests,\n"
-     "running, queued, context, threads, tier, batch, precision, kv, unfused, planned_bytes,\n"
-     "resident_bytes, pages, pages_used (by sessions), pages_kept (for what may come back),\n"
-     "pages_free, page_positions, tokens}], memory, requests, running, queued,\n"
-     "tokens {prompt, decode, steps, per_s, per_s_computing}: tokens in all, and\n"
-     "tokens a second in the last five seconds and while computing. Sizes are bytes.\n",
+     "running, queued, paused (their clients do not read), context, threads, tier, batch,\n"
+     "precision, kv, unfused, planned_bytes, resident_bytes, pages, pages_used (by sessions),\n"
+     "pages_kept (for what may come back), pages_free, page_positions, tokens}], memory,\n"
+     "requests, running, queued, paused, tokens {prompt, decode, steps, per_s, per_s_computing}:\n"
+     "tokens in all, and tokens a second in the last five seconds and while computing. Sizes are\n"
+     "bytes.\n",
      verb_ps},
     {"ls", "", "List the models in the cache.",
      "--json: a list of {name, bytes, modified (seconds since 1970), path}.\n", verb_ls},

@@ -43,13 +43,14 @@ static void print_model(const json_t *model)
 {
     const json_t *tokens = json_object_get(model, "tokens");
     const json_t *now = json_object_get(tokens, "per_s");
-    printf("%-8s %8lld %7lld %-10s %8lld %8lld %4lld+%4lld/%-5lld %3lld/%-3lld %8.1f %8.1f  %s\n",
-           text_of(model, "state"), number_of(model, "context"), number_of(model, "threads"),
-           text_of(model, "tier"), number_of(model, "planned_bytes") >> 20,
-           number_of(model, "resident_bytes") >> 20, number_of(model, "pages_used"),
-           number_of(model, "pages_kept"), number_of(model, "pages"), number_of(model, "running"),
-           number_of(model, "queued"), real_of(now, "prompt"), real_of(now, "decode"),
-           text_of(model, "model"));
+    printf(
+        "%-8s %8lld %7lld %-10s %8lld %8lld %4lld+%4lld/%-5lld %3lld/%lld/%-3lld %8.1f %8.1f  %s\n",
+        text_of(model, "state"), number_of(model, "context"), number_of(model, "threads"),
+        text_of(model, "tier"), number_of(model, "planned_bytes") >> 20,
+        number_of(model, "resident_bytes") >> 20, number_of(model, "pages_used"),
+        number_of(model, "pages_kept"), number_of(model, "pages"), number_of(model, "running"),
+        number_of(model, "queued"), number_of(model, "paused"), real_of(now, "prompt"),
+        real_of(now, "decode"), text_of(model, "model"));
 }
 
 static void print_service(const json_t *ps)
@@ -58,8 +59,9 @@ static void print_service(const json_t *ps)
     const json_t *now = json_object_get(tokens, "per_s");
     const json_t *all = json_object_get(tokens, "per_s_computing");
     const long long up = number_of(json_object_get(ps, "coordinator"), "uptime_s");
-    printf("up %lld:%02lld:%02lld, %lld requests running, %lld queued\n", up / 3600, up / 60 % 60,
-           up % 60, number_of(ps, "running"), number_of(ps, "queued"));
+    printf("up %lld:%02lld:%02lld, %lld requests running, %lld queued, %lld paused (not read)\n",
+           up / 3600, up / 60 % 60, up % 60, number_of(ps, "running"), number_of(ps, "queued"),
+           number_of(ps, "paused"));
     printf("tokens/s: prompts %.1f, decoded %.1f in the last seconds; %.1f and %.1f while "
            "computing, of %lld and %lld tokens in all\n\n",
            real_of(now, "prompt"), real_of(now, "decode"), real_of(all, "prompt"),
@@ -74,8 +76,8 @@ static void print_table(const json_t *ps)
     print_processes(ps);
     if (json_array_size(json_object_get(ps, "models")) == 0)
         return;
-    printf("\n%-8s %8s %7s %-10s %8s %8s %15s %7s %8s %8s  %s\n", "STATE", "CONTEXT", "THREADS",
-           "TIER", "PLANNED", "IN RAM", "USED+KEPT/PAGES", "RUN/Q", "PROMPT/S", "DECODE/S",
+    printf("\n%-8s %8s %7s %-10s %8s %8s %15s %9s %8s %8s  %s\n", "STATE", "CONTEXT", "THREADS",
+           "TIER", "PLANNED", "IN RAM", "USED+KEPT/PAGES", "RUN/Q/P", "PROMPT/S", "DECODE/S",
            "MODEL");
     json_array_foreach(json_object_get(ps, "models"), i, item) print_model(item);
 }

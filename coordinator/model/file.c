@@ -1,18 +1,24 @@
 /* Model files: opened through a loader, shared by identity, a few kept open. */
 #include "coordinator/model/file.h"
 
+#include "coordinator/chat/chat.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { IDLE_FILES = 4 }; /* files without users that stay open */
+enum {
+    IDLE_FILES = 4,    /* files without users that stay open */
+    MOST_OPENING = 16, /* loaders that open files at one time: each is a process with its memory */
+};
 
 struct tern_files {
     struct tern_supervisor *supervisor;
     struct tern_jobs *jobs;
-    struct tern_model_file *list;
+    struct tern_model_file *list; /* newest first */
+    bool starting, ended;
     tern_callback changed;
     void *context;
 };
@@ -35,7 +41,7 @@ static void close_loader(struct tern_model_file *file)
     file->loader = NULL;
 }
 
-static void destroy(struct tern_model_file *file)
+static void free_file(struct tern_model_file *file)
 {
     struct tern_model_file **link = &file->files->list;
     while (*link != file)
@@ -48,12 +54,18 @@ static void destroy(struct tern_model_file *file)
     free(file);
 }
 
+void tern_files_end(struct tern_files *files)
+{
+    if (files != NULL)
+        files->ended = true;
+}
+
 void tern_files_free(struct tern_files *files)
 {
     if (files == NULL)
         return;
     while (files->list != NULL)
-        destroy(files->list);
+        free_file(files->list);
     free(files);
 }
 
@@ -81,11 +93,15 @@ bool tern_same_file(const struct tern_identity *a, const struct tern_identity *b
 
 /* ---- what the loader says ---- */
 
+static void start_queued(struct tern_files *files);
+
 static void fail(struct tern_model_file *file, const struct tern_error *error)
 {
+    struct tern_files *files = file->files;
     file->state = TERN_FILE_FAILED;
     file->error = *error;
-    file->files->changed(file->files->context);
+    files->changed(files->context);
+    start_queued(files);
 }
 
 /* Forgets the filling and its loader first: the owner may start or free things when told. */
@@ -130,11 +146,12 @@ static void continue_fill(struct tern_model_file *file)
     events.failed(events.context, &error);
 }
 
-static void build_tokenizer(struct tern_job *job)
+static void build(struct tern_job *job)
 {
     struct tern_model_file *file =
         (void *)((char *)job - offsetof(struct tern_model_file, building));
     tern_tokenizer_new(file->catalog, &file->tokenizer, &file->tokenizer_error);
+    tern_chat_check(file->catalog, &file->chat_error);
 }
 
 static void on_built(struct tern_job *job)
@@ -143,10 +160,12 @@ static void on_built(struct tern_job *job)
         (void *)((char *)job - offsetof(struct tern_model_file, building));
     file->state = TERN_FILE_OPEN;
     file->files->changed(file->files->context);
+    start_queued(file->files);
     tern_file_release(file);
 }
 
-/* A large vocabulary takes a good part of a second; the file is used by the work meanwhile. */
+/* A large vocabulary takes a good part of a second, a hostile template too; the file is used by the
+ * work meanwhile. */
 static void open_file(struct tern_model_file *file, const struct tern_segment *segment)
 {
     struct tern_error error;
@@ -157,8 +176,8 @@ static void open_file(struct tern_model_file *file, const struct tern_segment *s
     }
     file->built = true;
     file->users++;
-    file->building =
-        (struct tern_job){.bytes = TERN_SHORT_JOB + 1, .run = build_tokenizer, .done = on_built};
+    file->building = (struct tern_job){
+        .client = (uintptr_t)file, .bytes = TERN_SHORT_JOB + 1, .run = build, .done = on_built};
     tern_jobs_add(file->files->jobs, &file->building);
 }
 
@@ -209,6 +228,49 @@ static enum tern_status start_loader(struct tern_model_file *file, struct tern_e
     return tern_loader_open(file->files->supervisor, file->path, &events, &file->loader, error);
 }
 
+/* ---- so many loaders and no more ---- */
+
+static bool has_place(const struct tern_files *files)
+{
+    unsigned opening = 0;
+    for (const struct tern_model_file *file = files->list; file != NULL; file = file->next)
+        opening += file->state == TERN_FILE_OPENING && !file->queued;
+    return opening < MOST_OPENING;
+}
+
+static struct tern_model_file *first_queued(const struct tern_files *files)
+{
+    struct tern_model_file *oldest = NULL;
+    for (struct tern_model_file *file = files->list; file != NULL; file = file->next)
+        if (file->queued)
+            oldest = file;
+    return oldest;
+}
+
+/* A file left OPENING, or was left alone in it: others may begin. One that fails calls back, and
+ * what comes of that is seen by the loop here. */
+static void start_queued(struct tern_files *files)
+{
+    struct tern_model_file *file;
+    if (files->starting || files->ended)
+        return;
+    files->starting = true;
+    while (has_place(files) && (file = first_queued(files)) != NULL) {
+        struct tern_error error;
+        file->queued = false;
+        if (start_loader(file, &error) != TERN_OK)
+            fail(file, &error);
+    }
+    files->starting = false;
+}
+
+static void destroy(struct tern_model_file *file)
+{
+    struct tern_files *files = file->files;
+    free_file(file);
+    start_queued(files);
+}
+
 /* ---- users ---- */
 
 static struct tern_model_file *find(struct tern_files *files, const struct tern_identity *identity)
@@ -229,8 +291,11 @@ static struct tern_model_file *add(struct tern_files *files, const char *path,
         free(copy);
         return NULL;
     }
-    *file = (struct tern_model_file){
-        .next = files->list, .files = files, .path = copy, .identity = *identity};
+    *file = (struct tern_model_file){.next = files->list,
+                                     .files = files,
+                                     .path = copy,
+                                     .identity = *identity,
+                                     .queued = !has_place(files)};
     files->list = file;
     return file;
 }
@@ -247,9 +312,9 @@ enum tern_status tern_file_get(struct tern_files *files, const char *path,
         file = add(files, path, &identity);
         if (file == NULL)
             return tern_fail(error, TERN_NO_MEMORY, "out of memory");
-        status = start_loader(file, error);
+        status = file->queued ? TERN_OK : start_loader(file, error);
         if (status != TERN_OK) {
-            destroy(file);
+            free_file(file);
             return status;
         }
     }

@@ -47,10 +47,12 @@ struct tern_model_file {
     struct tern_catalog *catalog;
     struct tern_tokenizer *tokenizer;  /* NULL: tokenizer_error says why */
     struct tern_error tokenizer_error; /* the catalog may be of use without a tokenizer */
-    struct tern_job building;          /* of the tokenizer, beside the loop */
+    struct tern_error chat_error;      /* OPEN: TERN_OK, or why it is no model to chat with */
+    struct tern_job building;          /* of the tokenizer and chat_error, beside the loop */
     bool built;                        /* or being built */
     uint32_t users;
     uint64_t used_ns; /* when the last user left */
+    bool queued;      /* OPENING when others have been opened */
     struct tern_loader *loader;
     struct tern_fill_events fill;
     struct { /* the weights segment that waits for a loader */
@@ -63,6 +65,8 @@ struct tern_model_file {
 /* `changed` is called from the loop whenever a file left OPENING. */
 struct tern_files *tern_files_new(struct tern_supervisor *supervisor, struct tern_jobs *jobs,
                                   tern_callback changed, void *context); /* NULL: out of memory */
+/* The service ends: no file is opened any more. NULL is allowed. */
+void tern_files_end(struct tern_files *files);
 /* No job runs any more. */
 void tern_files_free(struct tern_files *files);
 

@@ -1,6 +1,6 @@
 /*
- * What a model is made of: the plan, the segments, the tables, the binding. Part of model.c's life
- * of a model, which calls these in this order.
+ * What a model is made of: the plan, the segments, the tables, the binding. For life.c, which calls
+ * these in this order.
  */
 #ifndef TERN_MODEL_LOAD_H
 #define TERN_MODEL_LOAD_H

@@ -62,6 +62,8 @@ struct tern_model {
 struct tern_models *tern_models_new(struct tern_supervisor *supervisor,
                                     struct tern_scheduler *scheduler, struct tern_files *files,
                                     tern_callback changed, void *context);
+/* The service ends: nothing is loaded or unloaded any more. NULL is allowed. */
+void tern_models_end(struct tern_models *models);
 /* No model has sessions any more. */
 void tern_models_free(struct tern_models *models);
 

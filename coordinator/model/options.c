@@ -1,6 +1,6 @@
 /* Options of a model: read from a message, completed, compared, named. */
 #include "coordinator/model/options.h"
-#include "coordinator/memory.h"
+#include "coordinator/cores.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * What a client asks of a model, from its message: names become numbers, defaults become values,
  * absurd ones are refused before anything is allocated.
  */
-#ifndef TERN_OPTIONS_H
-#define TERN_OPTIONS_H
+#ifndef TERN_MODEL_OPTIONS_H
+#define TERN_MODEL_OPTIONS_H
 
 #include "coordinator/graph/compile.h"
 #include "proto/message.h"

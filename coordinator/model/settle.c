@@ -11,9 +11,12 @@
 
 void tern_settle_expect(struct tern_settling *settling, uint64_t bytes)
 {
+    const uint64_t now = tern_now_ns();
     struct tern_error error;
     uint64_t room;
-    settling->since_ns = tern_now_ns();
+    if (now - settling->since_ns > MAPPED_NS)
+        settling->due = 0; /* nobody waited for that; others may have taken it since */
+    settling->since_ns = now;
     if (tern_memory_room(&room, &error) == TERN_OK)
         settling->due = (room > settling->due ? room : settling->due) + bytes;
 }

@@ -3,8 +3,8 @@
  * many contexts of KV pages are worth having. Planned in full before anything is allocated; what
  * does not fit is refused with the MiB that are missing.
  */
-#ifndef TERN_MODEL_MEMORY_H
-#define TERN_MODEL_MEMORY_H
+#ifndef TERN_MODEL_SIZE_H
+#define TERN_MODEL_SIZE_H
 
 #include "coordinator/graph/compile.h"
 

@@ -1,8 +1,8 @@
 /*
  * Composing steps. Fairness: every runnable session gets a row before any gets two, and the first
  * place goes round. Pages go to the oldest first (in the order of the lane's list, in which clients
- * take turns): when none is left, the youngest session loses its
- * pages and is computed again later, so that the oldest always comes to its end.
+ * take turns): when none is left, the youngest session loses its pages and is computed again later,
+ * so that the oldest always comes to its end.
  */
 #include "coordinator/schedule/compose.h"
 #include "coordinator/schedule/pace.h"

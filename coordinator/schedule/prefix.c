@@ -79,31 +79,18 @@ void tern_prefix_drop_all(struct tern_lane *lane)
         ;
 }
 
-/* Kept prefixes that hold this page, and whether `self` is the first of them. Prefixes share only
- * what they begin with, so that a page has the same place in all of them. */
-static uint32_t kept_holders(const struct tern_lane *lane, const struct tern_prefix *self,
-                             uint32_t place, bool *first)
-{
-    uint32_t holders = 0;
-    for (const struct tern_prefix *i = lane->kept; i != NULL; i = i->next) {
-        if (place >= i->pages || i->page[place] != self->page[place])
-            continue;
-        if (holders++ == 0)
-            *first = i == self;
-    }
-    return holders;
-}
-
+/* Counts holders page by page: when all that a page has were seen here, nobody else holds it. */
 uint32_t tern_prefix_pages(const struct tern_lane *lane)
 {
-    uint32_t pages = 0;
+    uint32_t *held = calloc(tern_pages_count(lane->pages), sizeof *held), pages = 0;
+    if (held == NULL)
+        return 0;
     for (const struct tern_prefix *i = lane->kept; i != NULL; i = i->next)
         for (uint32_t place = 0; place < i->pages; place++) {
-            bool first = false;
-            const uint32_t holders = kept_holders(lane, i, place, &first);
-            if (first && holders == tern_pages_holders(lane->pages, i->page[place]))
-                pages++;
+            const uint32_t page = i->page[place];
+            pages += ++held[page] == tern_pages_holders(lane->pages, page);
         }
+    free(held);
     return pages;
 }
 

@@ -38,7 +38,8 @@ void tern_prefix_keep(struct tern_lane *lane, struct tern_session *session, cons
 bool tern_prefix_drop(struct tern_lane *lane, const struct tern_prefix *except);
 void tern_prefix_drop_all(struct tern_lane *lane);
 
-/* Pages that only kept prefixes hold: what running sessions could have by dropping them all. */
+/* Pages that only kept prefixes hold: what running sessions could have by dropping them all. 0
+ * where there is no memory to count them. */
 uint32_t tern_prefix_pages(const struct tern_lane *lane);
 
 #endif

@@ -12,17 +12,27 @@
 enum tern_status tern_answer_begin(struct tern_request *request, struct tern_error *error)
 {
     size_t length;
+    struct tern_answer *answer = &request->answer;
     const char *texts = tern_message_text(&request->message, TERN_F_STOP, &length);
-    if (length > 0 && request->model->file->tokenizer == NULL)
+    answer->likeliest = (uint32_t)tern_message_u64(&request->message, TERN_F_LOGPROBS, 0);
+    const enum tern_status status = tern_sampling_read(&request->message, &answer->sampling, error);
+    return status == TERN_OK ? tern_stops_new(texts, length, &answer->stops, error) : status;
+}
+
+enum tern_status tern_answer_check(const struct tern_request *request, struct tern_error *error)
+{
+    const struct tern_answer *answer = &request->answer;
+    const struct tern_model *model = request->model;
+    if (answer->stops != NULL && model->file->tokenizer == NULL)
         return tern_fail(error, TERN_UNSUPPORTED,
                          "stop texts need the model's tokenizer, which Tern cannot read");
-    request->answer.likeliest = (uint32_t)tern_message_u64(&request->message, TERN_F_LOGPROBS, 0);
-    return tern_stops_new(texts, length, &request->answer.stops, error);
+    return tern_sampling_check(&answer->sampling, model->lane.plan->vocabulary, error);
 }
 
 void tern_answer_free(struct tern_answer *answer)
 {
     tern_stops_free(answer->stops);
+    free((struct tern_bias *)answer->sampling.bias);
     free(answer->chances);
 }
 
@@ -179,7 +189,7 @@ static void finish(struct tern_request *request, const char *reason)
         tern_pack_u64(&pack, TERN_F_WORKER_NS, times->worker_ns);
     }
     if (!session->every_row)
-        tern_pack_u64(&pack, TERN_F_SEED, request->answer.seed);
+        tern_pack_u64(&pack, TERN_F_SEED, request->answer.sampling.seed);
     tern_reply_last(request, &pack);
 }
 

@@ -56,11 +56,33 @@ static enum tern_status take_message(size_t number, json_t *item, struct tern_ch
     return TERN_OK;
 }
 
+/* Values take many times the memory that they take in the text, so that they are counted before
+ * they are read: more than any list of MOST_MESSAGES roles and contents has? */
+static bool has_too_many_values(const char *json, size_t length)
+{
+    size_t commas = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        if (json[i] == '"')
+            quoted = !quoted;
+        else if (quoted && json[i] == '\\')
+            i++;
+        else if (!quoted && json[i] == ',')
+            commas++;
+    }
+    return commas >= 2 * MOST_MESSAGES;
+}
+
 /* The list, to be freed by the caller, or NULL. The parser bounds depth (2048) and refuses text
  * that is not UTF-8 or holds NUL. */
 static json_t *read_list(const char *json, size_t length, struct tern_error *error)
 {
     json_error_t where = {0};
+    if (has_too_many_values(json, length)) {
+        tern_fail(error, TERN_USAGE, "the list is too long; at most %d messages are taken",
+                  MOST_MESSAGES);
+        return NULL;
+    }
     json_t *list = json_loadb(json, length, JSON_REJECT_DUPLICATES, &where);
     if (list == NULL)
         tern_fail(error, TERN_USAGE, "the messages are no JSON, at byte %d: %s", where.position,
@@ -69,9 +91,6 @@ static json_t *read_list(const char *json, size_t length, struct tern_error *err
         tern_fail(error, TERN_USAGE, "the messages are no JSON list");
     else if (json_array_size(list) == 0)
         tern_fail(error, TERN_USAGE, "the list of messages is empty");
-    else if (json_array_size(list) > MOST_MESSAGES)
-        tern_fail(error, TERN_USAGE, "there are %zu messages; %d are allowed",
-                  json_array_size(list), MOST_MESSAGES);
     else
         return list;
     json_decref(list);

@@ -54,14 +54,38 @@ static json_t *tokens_value(const struct tern_figures *figures)
     return value;
 }
 
-/* Sessions in the lane that hold a page table, and those that wait for one. */
+/* ---- who runs, who waits ---- */
+
+struct activity {
+    uint64_t running; /* hold a page table */
+    uint64_t queued;  /* wait for one, or for their model */
+    uint64_t paused;  /* their clients do not read what was sent */
+};
+
+/* `session` NULL: none yet. */
+static void count(struct activity *activity, const struct tern_session *session)
+{
+    if (session != NULL && session->credit == 0)
+        activity->paused++;
+    else if (session != NULL && session->sequence >= 0)
+        activity->running++;
+    else
+        activity->queued++;
+}
+
+static void put_activity(json_t *value, const struct activity *activity)
+{
+    put_number(value, "running", activity->running);
+    put_number(value, "queued", activity->queued);
+    put_number(value, "paused", activity->paused);
+}
+
 static void put_sessions(json_t *value, const struct tern_lane *lane)
 {
-    uint64_t running = 0, queued = 0;
+    struct activity activity = {0};
     for (const struct tern_session *s = lane->sessions; s != NULL; s = s->next)
-        (*(s->sequence >= 0 ? &running : &queued))++;
-    put_number(value, "running", running);
-    put_number(value, "queued", queued);
+        count(&activity, s);
+    put_activity(value, &activity);
 }
 
 /* Those of sessions; those that only kept prefixes hold, which give way to sessions; the rest. */
@@ -105,18 +129,20 @@ char *tern_describe_model(const struct tern_model *model)
     return print_value(model_value(model));
 }
 
-/* Requests that compute, and those that wait: for their model, or for their turn. */
+/* All requests but the one that asks; of those on models what they are doing. */
 static void put_requests(json_t *root, const struct tern_service *service)
 {
-    uint64_t running = 0, queued = 0;
+    struct activity activity = {0};
+    uint64_t requests = 0;
     for (const struct tern_request *r = service->requests; r != NULL; r = r->next) {
-        if (r->finished || r->gone || r->model == NULL)
+        if (r->finished || r->gone || r->message.kind == TERN_MSG_PS)
             continue;
-        (*(r->session != NULL && r->session->sequence >= 0 ? &running : &queued))++;
+        requests++;
+        if (r->model != NULL)
+            count(&activity, r->session);
     }
-    put_number(root, "requests", service->request_count - 1); /* this one is none of them */
-    put_number(root, "running", running);
-    put_number(root, "queued", queued);
+    put_number(root, "requests", requests);
+    put_activity(root, &activity);
 }
 
 static void put_models(json_t *root, const struct tern_service *service)

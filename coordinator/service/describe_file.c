@@ -2,7 +2,6 @@
  * What `tern info` shows: what a model file holds, what it would need here, and what of it is not
  * supported. Works for every file that the loader can open, whatever Tern makes of its contents.
  */
-#include "coordinator/chat/chat.h"
 #include "coordinator/model/options.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/values.h"
@@ -125,14 +124,13 @@ static void put_tokenizer(json_t *root, json_t *unsupported, const struct tern_m
     put_reason(unsupported, file->tokenizer_error.message);
 }
 
-static void put_chat(json_t *root, json_t *notes, const struct tern_catalog *catalog)
+static void put_chat(json_t *root, json_t *notes, const struct tern_model_file *file)
 {
-    struct tern_error error;
-    put_flag(root, "chat_template", tern_catalog_has(catalog, "tokenizer.chat_template"));
-    const bool usable = tern_chat_check(catalog, &error) == TERN_OK;
-    put_flag(root, "chat", usable);
-    if (!usable)
-        put_reason(notes, error.message);
+    const struct tern_error *why = &file->chat_error;
+    put_flag(root, "chat_template", tern_catalog_has(file->catalog, "tokenizer.chat_template"));
+    put_flag(root, "chat", why->status == TERN_OK);
+    if (why->status != TERN_OK)
+        put_reason(notes, why->message);
 }
 
 /* ---- memory ---- */
@@ -234,7 +232,7 @@ char *tern_describe_file(const struct tern_model_file *file, const struct tern_m
     if (known && !built)
         put_reason(unsupported, error.message);
     put_tokenizer(root, unsupported, file);
-    put_chat(root, notes, catalog);
+    put_chat(root, notes, file);
     put_flag(root, "loaded", is_loaded(file, models));
     if (built)
         put_memory(root, notes, file, models, &hyper);

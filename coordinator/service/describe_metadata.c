@@ -10,6 +10,7 @@ enum {
     ITEM = 100,    /* of a string in an array */
     ITEMS = 8,     /* elements shown of an array */
     ALL = 4 << 20, /* bytes of text shown in all */
+    KEYS = 4096,   /* keys shown: some ten milliseconds, and all that real files have */
 };
 
 static const char *const types[] = {
@@ -73,7 +74,7 @@ void tern_describe_metadata(json_t *root, const struct tern_catalog *catalog)
     const uint32_t keys = tern_catalog_keys(catalog);
     uint64_t left = ALL;
     uint32_t i = 0;
-    for (; i < keys && left > 0; i++) {
+    for (; i < keys && i < KEYS && left > 0; i++) {
         enum tern_value_type type;
         uint64_t count;
         char name[TERN_MAX_NAME + 1];

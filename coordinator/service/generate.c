@@ -97,24 +97,17 @@ static void start_session(struct tern_request *request, struct tern_session_wish
 void tern_request_generate(struct tern_request *request)
 {
     const struct tern_message *message = &request->message;
-    const uint32_t vocabulary = request->model->lane.plan->vocabulary;
     struct tern_error error;
     struct tern_session_wish wish = {
         .most = (uint32_t)tern_message_u64(message, TERN_F_N, TERN_MAX_CONTEXT),
         .ignore_ends = tern_message_bool(message, TERN_F_IGNORE_EOS),
         .every_choice = tern_message_has(message, TERN_F_LOGPROBS),
+        .sampling = request->answer.sampling,
     };
-    if (!tern_prompt_ready(request))
-        return;
-    enum tern_status status = tern_answer_begin(request, &error);
-    if (status == TERN_OK)
-        status = tern_request_sampling(request, vocabulary, &wish.sampling, &error);
-    if (status != TERN_OK)
+    if (tern_answer_check(request, &error) != TERN_OK)
         tern_reply_error(request, &error);
-    else
+    else if (tern_prompt_ready(request))
         start_session(request, &wish);
-    request->answer.seed = wish.sampling.seed;
-    free((struct tern_bias *)wish.sampling.bias); /* the session has a copy */
 }
 
 void tern_request_logits(struct tern_request *request)

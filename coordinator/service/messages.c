@@ -16,8 +16,7 @@ static struct tern_request *find_request(struct tern_service *service,
 {
     struct tern_request *request = service->requests;
     while (request != NULL && (request->finished || request->number != number ||
-                               request->client.bytes != client->bytes ||
-                               memcmp(request->client.id, client->id, client->bytes) != 0))
+                               !tern_same_client(&request->client, client)))
         request = request->next;
     return request;
 }
@@ -56,6 +55,18 @@ static void stop(struct tern_request *request)
     tern_log("info", "ending: a client asked for it");
     tern_reply_result(request, NULL, "the service ends");
     tern_loop_stop(request->service->loop);
+}
+
+/* What no model and no memory could make right is refused before anything is loaded for it. */
+static enum tern_status check(struct tern_request *request, struct tern_error *error)
+{
+    const enum tern_message_kind kind = request->message.kind;
+    enum tern_status status = TERN_OK;
+    if (kind == TERN_MSG_GENERATE || kind == TERN_MSG_LOGITS)
+        status = tern_prompt_check(request, error);
+    if (status == TERN_OK && kind == TERN_MSG_GENERATE)
+        status = tern_answer_begin(request, error);
+    return status;
 }
 
 /* Finds what the request needs; the rest comes with tern_service_advance. */
@@ -103,7 +114,7 @@ static void begin(struct tern_request *request)
     case TERN_MSG_DETOKENIZE:
     case TERN_MSG_INFO:
     case TERN_MSG_PLAN:
-        if (open_model(request, &error) != TERN_OK)
+        if (check(request, &error) != TERN_OK || open_model(request, &error) != TERN_OK)
             tern_reply_error(request, &error);
         return;
     default:
@@ -160,9 +171,16 @@ static int count_requests(const struct tern_service *service, const struct tern_
 {
     int count = 0;
     for (const struct tern_request *r = service->requests; r != NULL; r = r->next)
-        count += r->client.bytes == client->bytes &&
-                 memcmp(r->client.id, client->id, client->bytes) == 0;
+        count += tern_same_client(&r->client, client);
     return count;
+}
+
+/* Then it needs no room, and can always be asked for: also to see what fills the service, and to
+ * end it. */
+static bool is_answered_at_once(enum tern_message_kind kind)
+{
+    return kind == TERN_MSG_PING || kind == TERN_MSG_PS || kind == TERN_MSG_UNLOAD ||
+           kind == TERN_MSG_STOP;
 }
 
 static enum tern_status check_room(struct tern_service *service, const struct tern_client *client,
@@ -174,6 +192,8 @@ static enum tern_status check_room(struct tern_service *service, const struct te
     if (find_request(service, client, tern_message_u64(message, TERN_F_REQUEST, 0)) != NULL)
         return tern_fail(error, TERN_USAGE,
                          "this client's request of that number is still in work");
+    if (is_answered_at_once(message->kind))
+        return TERN_OK;
     if (service->request_count >= TERN_REQUESTS)
         return tern_fail(error, TERN_FAILED,
                          "the service is full: %d requests are in work, which is the limit; try "
@@ -201,49 +221,66 @@ static void append(struct tern_service *service, struct tern_request *request)
     service->request_bytes += zmq_msg_size(&request->bytes);
 }
 
-/* Takes the bytes over if the message becomes a request. */
+/* Takes the bytes over, if there is memory for a request. */
+static struct tern_request *add(struct tern_service *service, const struct tern_client *client,
+                                uint64_t number, zmq_msg_t *bytes)
+{
+    struct tern_request *request = calloc(1, sizeof *request);
+    struct tern_outbox *outbox =
+        request != NULL ? tern_outbox_get(&service->outboxes, client) : NULL;
+    if (outbox == NULL) {
+        free(request);
+        return NULL;
+    }
+    request->service = service;
+    request->client = *client;
+    request->outbox = outbox;
+    request->number = number;
+    request->sent_ns = tern_now_ns();
+    zmq_msg_init(&request->bytes);
+    zmq_msg_move(&request->bytes, bytes);
+    append(service, request);
+    return request;
+}
+
+/* About a request that is in work; if it is over by now, that is no error. */
+static void take_word(struct tern_service *service, const struct tern_client *client,
+                      const struct tern_message *message)
+{
+    struct tern_request *request =
+        find_request(service, client, tern_message_u64(message, TERN_F_REQUEST, 0));
+    if (request != NULL && message->kind == TERN_MSG_ACK)
+        tern_request_acknowledge(request, tern_message_u64(message, TERN_F_COUNT, 1));
+    else if (request != NULL)
+        cancel(request);
+}
+
 static void take(struct tern_service *service, const struct tern_client *client, zmq_msg_t *bytes)
 {
     struct tern_error error;
     struct tern_message message = {0};
+    struct tern_request *request = NULL;
     enum tern_status status =
         tern_message_parse(zmq_msg_data(bytes), zmq_msg_size(bytes), &message, &error);
     const uint64_t number = tern_message_u64(&message, TERN_F_REQUEST, 0);
     if (status == TERN_OK && (message.kind == TERN_MSG_ACK || message.kind == TERN_MSG_CANCEL)) {
-        struct tern_request *request = find_request(service, client, number);
-        if (request != NULL && message.kind == TERN_MSG_ACK)
-            tern_request_acknowledge(request, tern_message_u64(&message, TERN_F_COUNT, 1));
-        else if (request != NULL)
-            cancel(request);
+        take_word(service, client, &message);
         return;
     }
     if (status == TERN_OK)
         status = check_room(service, client, &message, zmq_msg_size(bytes), &error);
-    struct tern_request *request = status == TERN_OK ? calloc(1, sizeof *request) : NULL;
-    if (request != NULL &&
-        (request->outbox = tern_outbox_get(&service->outboxes, client)) == NULL) {
-        free(request);
-        request = NULL;
-    }
-    if (status == TERN_OK && request == NULL)
+    if (status == TERN_OK && (request = add(service, client, number, bytes)) == NULL)
         status = tern_fail(&error, TERN_NO_MEMORY, "out of memory");
     if (status != TERN_OK) {
         refuse(service, client, number, &error);
         return;
     }
-    request->service = service;
-    request->client = *client;
-    request->number = number;
-    request->sent_ns = tern_now_ns();
-    zmq_msg_init(&request->bytes);
-    zmq_msg_move(&request->bytes, bytes);
     /* Small messages lie inside zmq_msg_t itself, so that the pointers must be found again. */
     if (tern_message_parse(zmq_msg_data(&request->bytes), zmq_msg_size(&request->bytes),
-                           &request->message, &error) != TERN_OK)
-        request->finished = true;
-    append(service, request);
-    if (!request->finished)
+                           &request->message, &error) == TERN_OK)
         begin(request);
+    else
+        request->finished = true;
 }
 
 /* One message of one client: its name, then exactly one frame. */

@@ -28,6 +28,11 @@ struct parcel {
 /* Of all outboxes; messages may outlive the service that sent them. */
 static _Atomic uint64_t all_unread;
 
+bool tern_same_client(const struct tern_client *a, const struct tern_client *b)
+{
+    return a->bytes == b->bytes && memcmp(a->id, b->id, a->bytes) == 0;
+}
+
 /* From any thread. */
 static void let_go(struct tern_outbox *outbox)
 {
@@ -50,8 +55,7 @@ static struct tern_outbox *add(struct tern_outbox **list, const struct tern_clie
 struct tern_outbox *tern_outbox_get(struct tern_outbox **list, const struct tern_client *client)
 {
     struct tern_outbox *outbox = *list;
-    while (outbox != NULL && (outbox->client.bytes != client->bytes ||
-                              memcmp(outbox->client.id, client->id, client->bytes) != 0))
+    while (outbox != NULL && !tern_same_client(&outbox->client, client))
         outbox = outbox->next;
     if (outbox == NULL)
         outbox = add(list, client);

@@ -23,6 +23,8 @@ struct tern_client {
     uint8_t id[TERN_CLIENT_ID];
 };
 
+bool tern_same_client(const struct tern_client *a, const struct tern_client *b);
+
 struct tern_outbox;
 
 /* The client's, made if it has none; to be given back. NULL: out of memory. */

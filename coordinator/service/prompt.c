@@ -37,19 +37,24 @@ static enum tern_status chat_ids(const struct tern_request *request,
                                  const struct tern_model_file *file, enum tern_field field,
                                  struct tern_ids *ids, struct tern_error *error)
 {
-    struct tern_chat_message messages[2];
-    size_t count = 0;
+    const bool has_system = tern_message_has(&request->message, TERN_F_SYSTEM);
+    size_t length;
+    const char *text = tern_message_text(&request->message, field, &length);
+    if (length == 0)
+        return tern_fail(error, TERN_USAGE, "the prompt is empty");
+    if (memchr(text, '\0', length) != NULL)
+        return tern_fail(error, TERN_USAGE, "the text of a chat holds NUL; take it out");
     char *system = tern_message_copy(&request->message, TERN_F_SYSTEM);
     char *user = tern_message_copy(&request->message, field);
-    enum tern_status status = TERN_OK;
-    if (system != NULL)
-        messages[count++] = (struct tern_chat_message){.role = "system", .text = system};
-    if (user != NULL)
-        messages[count++] = (struct tern_chat_message){.role = "user", .text = user};
-    if (user == NULL || strlen(user) == 0)
-        status = tern_fail(error, TERN_USAGE, "the prompt is empty");
-    else
-        status = tern_chat_prompt(file->catalog, file->tokenizer, messages, count, ids, error);
+    enum tern_status status = TERN_NO_MEMORY;
+    if (user == NULL || (has_system && system == NULL)) {
+        tern_fail(error, status, "out of memory");
+    } else {
+        const struct tern_chat_message messages[] = {{.role = "system", .text = system},
+                                                     {.role = "user", .text = user}};
+        status = tern_chat_prompt(file->catalog, file->tokenizer, messages + !has_system,
+                                  1 + has_system, ids, error);
+    }
     free(system);
     free(user);
     return status;
@@ -90,16 +95,20 @@ static enum tern_status text_ids(const struct tern_request *request, struct tern
         return no_tokenizer(file, error);
     if (tern_message_has(&request->message, TERN_F_MESSAGES))
         return tern_request_conversation(request, file, ids, error);
-    if (tern_message_has(&request->message, TERN_F_PROMPT))
-        return tern_request_text(request, file, TERN_F_PROMPT,
-                                 !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
-    return tern_fail(error, TERN_USAGE, "the request has neither a prompt nor tokens");
+    return tern_request_text(request, file, TERN_F_PROMPT,
+                             !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
 }
 
 static void run_texts(struct tern_job *job)
 {
     struct tern_work *work = tern_work_of(job);
     work->status = text_ids(work->request, &work->ids, &work->error);
+    if (work->status != TERN_OK || work->ids.count <= TERN_MAX_CONTEXT)
+        return;
+    work->status = tern_fail(&work->error, TERN_NO_MEMORY,
+                             "the prompt has %zu tokens; no context is longer than %d",
+                             work->ids.count, TERN_MAX_CONTEXT);
+    tern_ids_free(&work->ids); /* the model may be long in coming */
 }
 
 static enum tern_status check_ids(const struct tern_request *request, const struct tern_ids *ids,
@@ -123,15 +132,33 @@ static enum tern_status check_ids(const struct tern_request *request, const stru
     return TERN_OK;
 }
 
+enum tern_status tern_prompt_check(const struct tern_request *request, struct tern_error *error)
+{
+    const struct tern_message *message = &request->message;
+    if (tern_message_has(message, TERN_F_TOKENS) || tern_message_has(message, TERN_F_MESSAGES) ||
+        tern_message_has(message, TERN_F_PROMPT))
+        return TERN_OK;
+    return tern_fail(error, TERN_USAGE, "the request has neither a prompt nor tokens");
+}
+
+bool tern_prompt_read(struct tern_request *request)
+{
+    const struct tern_work *work = &request->work;
+    if (tern_message_has(&request->message, TERN_F_TOKENS))
+        return true;
+    if (!work->done)
+        tern_work_start(request, run_texts);
+    else if (work->status != TERN_OK)
+        tern_reply_error(request, &work->error);
+    return work->done && work->status == TERN_OK;
+}
+
 bool tern_prompt_ready(struct tern_request *request)
 {
     struct tern_work *work = &request->work;
-    const bool tokens = tern_message_has(&request->message, TERN_F_TOKENS);
-    if (!tokens && !work->done) {
-        tern_work_start(request, run_texts);
+    if (!tern_prompt_read(request))
         return false;
-    }
-    if (tokens)
+    if (tern_message_has(&request->message, TERN_F_TOKENS))
         work->status = tern_request_tokens(request, request->model->lane.plan->vocabulary,
                                            &work->ids, &work->error);
     if (work->status == TERN_OK)

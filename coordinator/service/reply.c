@@ -15,8 +15,7 @@ void tern_reply_begin(struct tern_pack *pack, enum tern_message_kind kind, uint6
 static void lose_client(struct tern_service *service, const struct tern_client *client)
 {
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
-        if (request->client.bytes == client->bytes &&
-            memcmp(request->client.id, client->id, client->bytes) == 0)
+        if (tern_same_client(&request->client, client))
             request->gone = true;
     service->again = true;
 }
@@ -106,8 +105,7 @@ void tern_reply_progress(struct tern_request *request, const char *text, uint64_
     if (!has_room(request))
         return;
     tern_reply_begin(&pack, TERN_MSG_PROGRESS, request->number);
-    if (text != NULL)
-        tern_pack_text(&pack, TERN_F_TEXT, text);
+    tern_pack_text(&pack, TERN_F_TEXT, text);
     tern_pack_u64(&pack, TERN_F_DONE_UNITS, done);
     tern_pack_u64(&pack, TERN_F_ALL_UNITS, all);
     tern_reply_stream(request, &pack);

@@ -54,11 +54,11 @@ struct tern_service {
 /* What generating has to remember between tokens. */
 struct tern_answer {
     struct tern_decoder decoder;
-    struct tern_stops *stops; /* NULL: none asked for */
-    uint32_t streamed;        /* ids of the session that were sent or belong to the prompt */
-    uint64_t seed;
-    uint32_t likeliest;          /* tokens whose chances are told beside the chosen one's */
-    struct tern_chance *chances; /* 1 + likeliest of each token that was not sent yet */
+    struct tern_stops *stops;      /* NULL: none asked for */
+    struct tern_sampling sampling; /* its bias list is the answer's own */
+    uint32_t streamed;             /* ids of the session that were sent or belong to the prompt */
+    uint32_t likeliest;            /* tokens whose chances are told beside the chosen one's */
+    struct tern_chance *chances;   /* 1 + likeliest of each token that was not sent yet */
     size_t chance_count, chance_room;
     bool failed; /* no memory for chances */
 };
@@ -116,7 +116,7 @@ void tern_reply_last(struct tern_request *request, struct tern_pack *pack);
 void tern_reply_error(struct tern_request *request, const struct tern_error *error);
 void tern_reply_result(struct tern_request *request, const char *json, const char *text);
 void tern_reply_done(struct tern_request *request, const char *reason);
-/* Rare when the client is behind. text may be NULL. */
+/* Rare when the client is behind. */
 void tern_reply_progress(struct tern_request *request, const char *text, uint64_t done,
                          uint64_t all);
 
@@ -148,14 +148,23 @@ void tern_request_ps(struct tern_request *request);
 
 /* Gives the request's texts to a thread; it goes on when work.done. */
 void tern_work_start(struct tern_request *request, void (*run)(struct tern_job *job));
+/* Nobody wants it any more: it is not begun, if it was not yet. */
+void tern_work_drop(struct tern_request *request);
 struct tern_work *tern_work_of(struct tern_job *job);
 void tern_work_free(struct tern_work *work);
-/* Is work.ids a prompt that fits the model? False: not yet, or the request has ended with an
- * error. */
+/* Does the message hold a prompt at all? TERN_USAGE. */
+enum tern_status tern_prompt_check(const struct tern_request *request, struct tern_error *error);
+/* Were the prompt's texts read? The model's file is OPEN; the model may still be loading. False:
+ * not yet, or the request has ended with an error. */
+bool tern_prompt_read(struct tern_request *request);
+/* Is work.ids a prompt that fits the loaded model? False as above. */
 bool tern_prompt_ready(struct tern_request *request);
 
-/* Reads what the answer needs of the message: TERN_USAGE, TERN_NO_MEMORY. */
+/* Reads what the answer needs of the message, before anything is done for it: TERN_USAGE,
+ * TERN_NO_MEMORY. */
 enum tern_status tern_answer_begin(struct tern_request *request, struct tern_error *error);
+/* Can the loaded model give such an answer? TERN_USAGE, TERN_UNSUPPORTED. */
+enum tern_status tern_answer_check(const struct tern_request *request, struct tern_error *error);
 /* Notes the chances of a token that was chosen from this row of logits. */
 void tern_answer_chosen(struct tern_request *request, uint32_t token, const float *logits);
 /* Sends what the session has found so far, as credit allows; ends the request with its session or
@@ -164,8 +173,11 @@ void tern_answer_flush(struct tern_request *request);
 void tern_answer_free(struct tern_answer *answer);
 /* How tokens are to be chosen: TERN_USAGE naming the setting. out->bias is malloc'ed, in all
  * cases the caller's to free. */
-enum tern_status tern_request_sampling(const struct tern_request *request, uint32_t vocabulary,
-                                       struct tern_sampling *out, struct tern_error *error);
+enum tern_status tern_sampling_read(const struct tern_message *message, struct tern_sampling *out,
+                                    struct tern_error *error);
+/* Are all biases of tokens that exist? TERN_USAGE. */
+enum tern_status tern_sampling_check(const struct tern_sampling *sampling, uint32_t vocabulary,
+                                     struct tern_error *error);
 /* What a session is at, as a progress reply. */
 void tern_generate_progress(struct tern_request *request);
 

@@ -43,8 +43,8 @@ static enum tern_status read_penalty(const struct tern_message *message, float *
     return TERN_OK;
 }
 
-static enum tern_status read_bias(const struct tern_message *message, uint32_t vocabulary,
-                                  struct tern_sampling *out, struct tern_error *error)
+static enum tern_status read_bias(const struct tern_message *message, struct tern_sampling *out,
+                                  struct tern_error *error)
 {
     size_t length;
     const char *bytes = tern_message_text(message, TERN_F_BIAS, &length);
@@ -59,16 +59,11 @@ static enum tern_status read_bias(const struct tern_message *message, uint32_t v
     memcpy(bias, bytes, length);
     out->bias = bias;
     out->biases = (uint32_t)(length / sizeof *bias);
-    for (uint32_t i = 0; i < out->biases; i++) {
-        if (bias[i].id >= vocabulary)
-            return tern_fail(error, TERN_USAGE,
-                             "bias for id %" PRIu32 "; the vocabulary has ids 0 to %" PRIu32,
-                             bias[i].id, vocabulary - 1);
+    for (uint32_t i = 0; i < out->biases; i++)
         if (!(fabsf(bias[i].value) <= LARGEST_BIAS))
             return tern_fail(
                 error, TERN_USAGE, "bias %g for id %" PRIu32 " is not between %g and %g",
                 (double)bias[i].value, bias[i].id, (double)-LARGEST_BIAS, (double)LARGEST_BIAS);
-    }
     return TERN_OK;
 }
 
@@ -81,10 +76,9 @@ static uint64_t random_seed(void)
     return seed >> 11;
 }
 
-enum tern_status tern_request_sampling(const struct tern_request *request, uint32_t vocabulary,
-                                       struct tern_sampling *out, struct tern_error *error)
+enum tern_status tern_sampling_read(const struct tern_message *message, struct tern_sampling *out,
+                                    struct tern_error *error)
 {
-    const struct tern_message *message = &request->message;
     *out = tern_sampling_greedy();
     out->seed = tern_message_has(message, TERN_F_SEED) ? tern_message_u64(message, TERN_F_SEED, 0)
                                                        : random_seed();
@@ -97,6 +91,17 @@ enum tern_status tern_request_sampling(const struct tern_request *request, uint3
     if (status == TERN_OK)
         status = read_penalty(message, &out->penalty, error);
     if (status == TERN_OK)
-        status = read_bias(message, vocabulary, out, error);
+        status = read_bias(message, out, error);
     return status;
+}
+
+enum tern_status tern_sampling_check(const struct tern_sampling *sampling, uint32_t vocabulary,
+                                     struct tern_error *error)
+{
+    for (uint32_t i = 0; i < sampling->biases; i++)
+        if (sampling->bias[i].id >= vocabulary)
+            return tern_fail(error, TERN_USAGE,
+                             "bias for id %" PRIu32 "; the vocabulary has ids 0 to %" PRIu32,
+                             sampling->bias[i].id, vocabulary - 1);
+    return TERN_OK;
 }

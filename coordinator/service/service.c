@@ -39,10 +39,12 @@ static void free_request(struct tern_request *request)
 
 /* A session that still has a step in flight keeps its request until the step is done, and so does
  * a thread that works on its texts. */
-static bool may_be_freed(const struct tern_request *request)
+static bool may_be_freed(struct tern_request *request)
 {
-    return (request->finished || request->gone) && !request->work.busy &&
-           (request->session == NULL || request->over);
+    if (!request->finished && !request->gone)
+        return false;
+    tern_work_drop(request);
+    return !request->work.busy && (request->session == NULL || request->over);
 }
 
 static void sweep(struct tern_service *service)
@@ -124,18 +126,22 @@ static void notice(struct tern_request *request)
     tern_reply_note(request, text);
 }
 
+/* The prompt is read while the model is loading: what is wrong with it is told without waiting. */
 static void advance_model(struct tern_request *request)
 {
+    const struct tern_model *model = request->model;
+    const enum tern_message_kind kind = request->message.kind;
     notice(request);
-    if (request->model->state == TERN_MODEL_FAILED) {
-        tern_reply_error(request, &request->model->error);
+    if (model->state == TERN_MODEL_FAILED)
+        tern_reply_error(request, &model->error);
+    else if (model->state != TERN_MODEL_READY && kind != TERN_MSG_LOAD &&
+             model->file->state == TERN_FILE_OPEN)
+        tern_prompt_read(request);
+    else if (model->state != TERN_MODEL_READY)
         return;
-    }
-    if (request->model->state != TERN_MODEL_READY)
-        return;
-    if (request->message.kind == TERN_MSG_LOAD)
+    else if (kind == TERN_MSG_LOAD)
         tern_request_loaded(request);
-    else if (request->message.kind == TERN_MSG_GENERATE)
+    else if (kind == TERN_MSG_GENERATE)
         tern_request_generate(request);
     else
         tern_request_logits(request);
@@ -194,11 +200,28 @@ void tern_service_advance(struct tern_service *service)
 
 /* ---- the pulse: progress, and clients that are behind ---- */
 
+static void tell_progress(struct tern_request *request)
+{
+    char text[160];
+    uint64_t done, all;
+    const bool loading = request->model != NULL && request->model->state != TERN_MODEL_READY;
+    if (request->session != NULL) {
+        tern_generate_progress(request);
+    } else if (request->work.busy && !loading) {
+        tern_reply_progress(request, "reading the text", 0, 0);
+    } else if (request->model != NULL) {
+        tern_model_progress(request->model, text, &done, &all);
+        tern_reply_progress(request, text, done, all);
+    } else if (request->work.done) {
+        tern_reply_progress(request, "waiting until the replies are read", 0, 0);
+    } else {
+        tern_reply_progress(request, "opening", 0, 0);
+    }
+}
+
 static void beat(struct tern_request *request, uint64_t now)
 {
     struct tern_error error;
-    char text[160];
-    uint64_t done, all;
     if (request->finished || request->gone)
         return;
     if (request->starved_ns != 0 && now - request->starved_ns > TERN_STARVED_NS) {
@@ -208,18 +231,8 @@ static void beat(struct tern_request *request, uint64_t now)
     }
     if (request->session != NULL && request->session->credit == 0)
         tern_request_resume(request);
-    if (now - request->sent_ns < TERN_PULSE_NS)
-        return;
-    if (request->work.busy) {
-        tern_reply_progress(request, "reading the text", 0, 0);
-    } else if (request->session != NULL) {
-        tern_generate_progress(request);
-    } else if (request->model != NULL) {
-        tern_model_progress(request->model, text, &done, &all);
-        tern_reply_progress(request, text, done, all);
-    } else {
-        tern_reply_progress(request, "opening", 0, 0);
-    }
+    if (now - request->sent_ns >= TERN_PULSE_NS)
+        tell_progress(request);
 }
 
 static void pulse(void *context)
@@ -313,6 +326,8 @@ void tern_service_free(struct tern_service *service)
     if (service == NULL)
         return;
     enter(service); /* for good: nothing goes on any more */
+    tern_models_end(service->models);
+    tern_files_end(service->files);
     tern_fail(&error, TERN_NO_SERVICE, "the service was stopped");
     for (struct tern_request *request = service->requests; request != NULL; request = request->next)
         if (!request->finished)

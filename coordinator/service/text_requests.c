@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    PIECE_BYTES = 1 << 20, /* of one reply */
+    PIECE_BYTES = (1 << 20) - 4096, /* of one reply: with its header not over a power of 2 */
     MOST_BYTES = 128 << 20,
     PIECE_IDS = PIECE_BYTES / 4,
     DECODE_IDS = 4096, /* ids decoded before the text is looked at */
@@ -43,6 +43,7 @@ static enum tern_status encode_all(struct tern_work *work, struct tern_error *er
         const size_t count = ids->count - i < PIECE_IDS ? ids->count - i : PIECE_IDS;
         status = add_reply(work, TERN_F_TOKENS, ids->id + i, count * sizeof *ids->id, error);
     }
+    tern_ids_free(&work->ids); /* the replies may wait long for their reader */
     return status;
 }
 
@@ -70,6 +71,7 @@ static enum tern_status decode_all(struct tern_work *work, struct tern_error *er
         length = 0;
     }
     free(text);
+    tern_ids_free(&work->ids);
     return status;
 }
 

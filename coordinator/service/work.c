@@ -31,8 +31,18 @@ void tern_work_start(struct tern_request *request, void (*run)(struct tern_job *
 {
     request->work.request = request;
     request->work.busy = true;
-    request->work.job = (struct tern_job){.bytes = expense(request), .run = run, .done = on_done};
+    request->work.job = (struct tern_job){.client = (uintptr_t)request->outbox,
+                                          .bytes = expense(request),
+                                          .run = run,
+                                          .done = on_done};
     tern_jobs_add(request->service->jobs, &request->work.job);
+}
+
+void tern_work_drop(struct tern_request *request)
+{
+    struct tern_work *work = &request->work;
+    if (work->busy && tern_jobs_drop(request->service->jobs, &work->job))
+        work->busy = false;
 }
 
 void tern_work_free(struct tern_work *work)

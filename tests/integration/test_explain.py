@@ -134,6 +134,10 @@ class Explain(unittest.TestCase):
         self.assertNotIn("metadata", self.info(path))
         info = self.info(path, "--metadata")
         self.assertEqual(info["metadata_left_out"], 0)
+        many = self.variant("many-keys", {f"k{i}": (gguf_files.U8, 1) for i in range(5000)})
+        cut = self.info(many, "--metadata")
+        self.assertEqual(len(cut["metadata"]), 4096)
+        self.assertGreater(cut["metadata_left_out"], 900)
         keys = {entry["key"]: entry for entry in info["metadata"]}
         self.assertEqual(keys["general.architecture"]["value"], "llama")
         self.assertEqual(keys["general.name"]["value"], "a\x1b[2Jb")

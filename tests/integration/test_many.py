@@ -33,7 +33,7 @@ class Queue(unittest.TestCase):
         with RawClient(self.service) as client, RawClient(self.service) as second, RawClient(self.service) as other:
             for request in range(OF_ONE):
                 self.generate(client, request, 2000)
-            client.ask("ping", OF_ONE)
+            client.ask("info", OF_ONE, model=self.model)
             seen = {}
             refused = None
             deadline = time.monotonic() + 20
@@ -50,11 +50,14 @@ class Queue(unittest.TestCase):
             self.assertIn("try again", refused["text"])
             for request in range(LIMIT - OF_ONE):
                 self.generate(second, request, 2000)
-            second.ask("ping", LIMIT)
+            second.ask("info", LIMIT, model=self.model)
             self.assertIn("the service is full", second.last(LIMIT)["text"])
             began = time.monotonic()
-            other.ask("ping", 1)
+            other.ask("info", 1, model=self.model)
             self.assertIn(f"the service is full: {LIMIT} requests", other.last(1)["text"])
+            for one in (client, second, other):
+                one.ask("ping", LIMIT + 1)
+                self.assertEqual(one.last(LIMIT + 1)["k"], "result")
             self.assertLess(time.monotonic() - began, 2)
             for one, count in ((client, OF_ONE), (second, LIMIT - OF_ONE)):
                 for request in range(count):

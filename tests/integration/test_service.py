@@ -5,14 +5,16 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import resource
+import shutil
 import signal
 import socket
 import struct
 import time
 import unittest
 
-from harness import GOLDEN, Service, models, prompts, wait_until
+from harness import GOLDEN, Service, alive, models, prompts, wait_until
 from raw_client import RawClient, pack
 
 MIB = 1 << 20
@@ -22,6 +24,26 @@ def resident(pid):
     """MiB of a process's own memory."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+
+def peak(pid):
+    """MiB that a process had at most, with what it maps."""
+    return int(pathlib.Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+
+
+def children(pid):
+    """How many processes a process has that live."""
+    count = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            count += int(fields[1]) == pid and fields[0] != "Z"
+    return count
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def with_tokenizer():
@@ -94,6 +116,31 @@ class Texts(unittest.TestCase):
             client.ask("tokenize", 2, model=self.model, bytes=b"a word")
             self.assertEqual(client.last(2)["k"], "done")
 
+    def cost(self, others, cancel):
+        """The service's CPU time until a text is read that came after `others`, of another client."""
+        text = b"".join(b"%d words. " % i for i in range(500000))
+        pid = self.service.coordinator_pid()
+        began = cpu_seconds(pid)
+        with RawClient(self.service) as one, RawClient(self.service) as two:
+            for number in range(others):
+                one.ask("tokenize", number, model=self.model, bytes=text)
+            one.ask("ping", 99)
+            one.last(99)
+            for number in range(others if cancel else 0):
+                one.ask("cancel", number)
+            two.ask("tokenize", 1, model=self.model, bytes=text)
+            self.assertEqual(two.last(1)["k"], "done")
+            taken = cpu_seconds(pid) - began
+            for number in range(others):
+                one.ask("cancel", number)
+        return taken
+
+    def test_what_nobody_wants_is_not_read(self):
+        self.assertLess(self.cost(20, True), 6 * self.cost(0, True) + 0.5)
+
+    def test_clients_take_turns(self):
+        self.assertLess(self.cost(20, False), 6 * self.cost(0, False) + 0.5)
+
     def test_there_and_back(self):
         text = b"".join(b"%d words. " % i for i in range(200000))
         with RawClient(self.service) as client:
@@ -129,7 +176,8 @@ class Conversations(unittest.TestCase):
                  (json.dumps([{**good, "name": "x"}]), "unknown key 'name'"),
                  ('[{"role":"user","role":"user","content":"x"}]', "no JSON"),
                  ('[{"role":"user","content":"a\\u0000b"}]', "no JSON"),
-                 (json.dumps([good] * 4097), "4096"), ("[" * 100000, "no JSON")]
+                 (json.dumps([good] * 4097), "4096"), ("[" * 100000, "no JSON"),
+                 (json.dumps([{**good, "content": "\"," * 9000}, 1]), "message 2")]
         with Service() as service, RawClient(service) as client:
             service.good("load", path)
             for text, mentions in cases:
@@ -138,6 +186,169 @@ class Conversations(unittest.TestCase):
                     reply = client.last()
                     self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
                     self.assertIn(mentions, reply["text"])
+
+    def test_memory_follows_the_text(self):
+        path, _ = with_tokenizer()
+        with Service() as service, RawClient(service) as client:
+            service.good("load", path)
+            pid = service.coordinator_pid()
+            before = peak(pid)
+            client.ask("generate", 1, model=str(path), messages="[" + "0," * 10000000 + "0]")
+            reply = client.last()
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("4096", reply["text"])
+            self.assertLess(peak(pid), before + 200)
+
+    def test_nul_is_refused_not_cut(self):
+        path, _ = with_tokenizer()
+        with Service() as service, RawClient(service) as client:
+            service.good("info", path)
+            client.ask("tokenize", 1, model=str(path), bytes=b"one\0two", chat=True)
+            reply = client.last()
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("NUL", reply["text"])
+            client.ask("tokenize", 2, model=str(path), bytes=b"one\0two", no_special=True)
+            self.assertEqual(client.last(2)["k"], "done")
+
+
+class Early(unittest.TestCase):
+    def setUp(self):
+        path, _ = with_tokenizer()
+        self.model = str(path)
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+        self.service.good("info", path)
+
+    def test_nothing_is_loaded_for_what_makes_no_sense(self):
+        with RawClient(self.service) as client:
+            for fields, mentions in (({"temp": -1.0}, "temperature"), ({"top_p": 2.0}, "top-p"),
+                                     ({"min_p": float("nan")}, "min-p"), ({"stop": b"x"}, "stop text"),
+                                     ({"stop": b"\0"}, "stop text 1"), ({"bias": b"1234567"}, "bias"),
+                                     ({"bias": struct.pack("<If", 1, 1e9)}, "bias"),
+                                     ({"repeat_penalty": 0.0}, "penalty"), ({"prompt": None}, "neither")):
+                with self.subTest(fields=str(fields)):
+                    fields = {k: v for k, v in {"prompt": "hi", **fields}.items() if v is not None}
+                    client.ask("generate", 1, model=self.model, **fields)
+                    reply = client.last()
+                    self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+                    self.assertIn(mentions, reply["text"])
+            client.ask("logits", 2, model=self.model)
+            self.assertEqual(client.last(2).get("status"), 2)
+        self.assertEqual(self.service.ps()["models"], [])
+
+    def test_long_texts_are_not_read_for_what_the_model_cannot_do(self):
+        self.service.good("load", self.model)
+        with RawClient(self.service) as client:
+            client.ask("generate", 1, model=self.model, prompt="several words " * (MIB // 2), raw=True,
+                       bias=struct.pack("<If", 1 << 30, 1))
+            reply = client.receive(20000)
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("vocabulary", reply["text"])
+
+
+    def test_a_prompt_is_read_while_its_model_waits(self):
+        self.service.good("load", self.model)
+        with RawClient(self.service) as first, RawClient(self.service) as second:
+            first.ask("generate", 1, model=self.model, prompt="hi", raw=True, ignore_eos=True, temp=1.0)
+            wait_until(lambda: self.service.ps()["paused"] == 1, 10, "it is paused")
+            second.ask("generate", 1, model=self.model, messages="{", ctx=256)
+            reply = second.last()
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 2), reply)
+            self.assertIn("no JSON", reply["text"])
+            second.ask("generate", 1, model=self.model, prompt="0#1@" * MIB, raw=True, ctx=256)
+            reply = second.last()
+            self.assertEqual((reply["k"], reply.get("status")), ("error", 4), reply)
+            self.assertIn("no context", reply["text"])
+            self.assertEqual(self.service.ps()["models"][0]["requests"], 1)
+            second.ask("generate", 2, model=self.model, prompt="hi", raw=True, ctx=256, n=3)
+            self.assertIn("other settings", second.receive().get("text"))
+            first.ask("cancel", 1)
+            self.assertEqual(second.last(2)["k"], "done")
+
+
+class Paused(unittest.TestCase):
+    def test_ps_tells_who_does_not_read(self):
+        path, tokens = with_tokenizer()
+        with Service() as service, RawClient(service) as client:
+            service.good("load", path)
+            client.ask("generate", 1, model=str(path), tokens=array.array("I", tokens[:8]).tobytes(),
+                       ignore_eos=True)
+
+            def counts(found):
+                return found["running"], found["queued"], found["paused"]
+
+            wait_until(lambda: counts(service.ps()) == (0, 0, 1), 10, "it is paused")
+            ps = service.ps()
+            self.assertEqual((counts(ps["models"][0]), ps["requests"]), ((0, 0, 1), 1))
+            self.assertIn(b"1 paused", service.good("ps").out)
+            client.ask("cancel", 1)
+            self.assertEqual(client.last()["k"], "done")
+            self.assertEqual(counts(service.ps()), (0, 0, 0))
+
+
+class Full(unittest.TestCase):
+    def test_a_full_service_can_be_seen_and_ended(self):
+        path, tokens = with_tokenizer()
+        packed = array.array("I", tokens[:8]).tobytes()
+        service = Service()
+        self.addCleanup(service.stop)
+        service.good("load", path)
+        pid = service.coordinator_pid()
+        with RawClient(service) as one, RawClient(service) as two:
+            for number in range(192):
+                for client in (one, two):
+                    client.ask("generate", number, model=str(path), tokens=packed, ignore_eos=True, temp=1.0)
+            wait_until(lambda: service.ps()["requests"] == 256, 20, "it is full")
+            self.assertIn("full", service.tern("run", path, "--raw", "-n", 1, "hi").err)
+            self.assertEqual(service.tern("stop").code, 0)
+            wait_until(lambda: not alive(pid), 10, "it ends")
+
+
+class Files(unittest.TestCase):
+    def test_few_loaders_at_one_time(self):
+        smallest = min((m[1] for m in models()), key=lambda p: p.stat().st_size)
+        service = Service()
+        self.addCleanup(service.stop)
+        service.good("info", smallest)
+        pid = service.coordinator_pid()
+        good = [shutil.copy(smallest, service.root / f"{i}.gguf") for i in range(120)]
+        bad = [service.root / f"bad{i}.gguf" for i in range(20)] + [service.root] * 20
+        for path in bad[:20]:
+            path.write_bytes(b"GGUF")
+        with RawClient(service) as client:
+            for number, path in enumerate(good + bad):
+                client.ask("info", number, model=str(path))
+            ends, most = {}, 0
+            while len(ends) < len(good + bad):
+                most = max(most, children(pid))
+                while reply := client.receive(5):
+                    if reply["k"] != "progress":
+                        ends[reply["request"]] = reply["k"]
+            self.assertEqual([ends[i] for i in range(len(ends))], ["result"] * 120 + ["error"] * 40)
+            self.assertLess(most, 50)
+            # What nobody waits for any more makes way.
+            for number, path in enumerate(good):
+                os.utime(path, (number, number))
+                client.ask("tokenize", number, model=str(path), bytes=b"x")
+                client.ask("cancel", number)
+            client.ask("info", 200, model=str(good[-1]))
+            self.assertEqual(client.last(200)["k"], "result")
+
+
+    def test_nothing_begins_at_the_end(self):
+        smallest = min((m[1] for m in models()), key=lambda p: p.stat().st_size)
+        service = Service(TERN_LOG_LEVEL="debug")
+        self.addCleanup(service.stop)
+        service.good("info", smallest)
+        pid = service.coordinator_pid()
+        with RawClient(service) as client:
+            for number in range(60):
+                client.ask("load" if number % 2 else "info", number,
+                           model=str(shutil.copy(smallest, service.root / f"{number}.gguf")))
+            client.ask("stop", 99)
+            self.assertEqual(client.last(99)["k"], "result")
+        wait_until(lambda: not alive(pid), 10, "it ends")
+        self.assertNotIn("started", service.log().split("ending:")[1])
 
 
 class Descriptors(unittest.TestCase):
@@ -202,6 +413,24 @@ class Unread(unittest.TestCase):
             # A name is refused as long as the connection that had it before is not known to be gone.
             wait_until(comes_back, 20, "the client may come back")
             self.assertEqual(service.coordinator_pid(), pid)
+
+    def test_texts_that_nobody_reads(self):
+        path, _ = with_tokenizer()
+        letters = random.Random(1).choices(b"zqxjkvw0123456789#@", k=7 * MIB)  # a token each
+        with Service() as service, RawClient(service) as client:
+            service.good("load", path)
+            pid = service.coordinator_pid()
+            before = resident(pid)
+            for number in range(4):
+                client.ask("tokenize", number, model=str(path), bytes=bytes(letters))
+            seen = [cpu_seconds(pid)]
+            wait_until(lambda: time.sleep(0.5) or seen.append(cpu_seconds(pid)) or seen[-1] - seen[-2] < 0.1, 60,
+                       "all are read")
+            self.assertLess(resident(pid), before + 4 * 50)
+            while client.receive()["k"] != "tokens":
+                pass
+            rest = [client.receive() for _ in range(40)]
+            self.assertNotIn("opening", [reply.get("text") for reply in rest if reply])
 
     def test_pings_without_end(self):
         with Service() as service:

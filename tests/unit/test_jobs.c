@@ -19,12 +19,14 @@ struct work {
     struct world *world;
     unsigned value;
     bool waits; /* until the gate opens */
+    bool again; /* comes again and again */
 };
 
 struct world {
     struct tern_loop *loop;
     struct tern_jobs *jobs;
     unsigned done, expected, last;
+    char order[16]; /* clients whose jobs are done */
     _Atomic bool gate;
     _Atomic unsigned ran;
 };
@@ -34,6 +36,8 @@ static void run(struct tern_job *job)
     struct work *work = (struct work *)job;
     while (work->waits && !atomic_load(&work->world->gate))
         usleep(1000);
+    if (work->again)
+        usleep(500);
     work->value += 1; /* no atomic: the queue orders it */
     atomic_fetch_add(&work->world->ran, 1);
 }
@@ -42,10 +46,21 @@ static void done(struct tern_job *job)
 {
     struct work *work = (struct work *)job;
     assert_int_equal(work->value, 1);
-    work->world->last = work->waits;
-    atomic_store(&work->world->gate, true);
-    if (++work->world->done == work->world->expected)
-        tern_loop_stop(work->world->loop);
+    struct world *world = work->world;
+    world->last = work->waits;
+    if (world->done < sizeof world->order)
+        world->order[world->done] = (char)job->client;
+    atomic_store(&world->gate, true);
+    work->value = 0;
+    if (work->again)
+        tern_jobs_add(world->jobs, job);
+    if (++world->done == world->expected)
+        tern_loop_stop(world->loop);
+}
+
+static void stop_the_loop(struct tern_job *job)
+{
+    tern_loop_stop(((struct work *)job)->world->loop);
 }
 
 static void give_up(void *context)
@@ -106,6 +121,73 @@ static void a_short_one_passes_long_ones(void **state)
     end(&world);
 }
 
+/* However many short ones keep coming. */
+static void long_ones_get_their_turn(void **state)
+{
+    struct work brief[16], lengthy;
+    struct world world;
+    (void)state;
+    begin(&world, UINT32_MAX);
+    atomic_store(&world.gate, true);
+    for (unsigned i = 0; i < 16; i++) {
+        brief[i] = (struct work){
+            .job = {.bytes = 1, .run = run, .done = done}, .world = &world, .again = true};
+        tern_jobs_add(world.jobs, &brief[i].job);
+    }
+    lengthy = (struct work){.job = {.bytes = TERN_SHORT_JOB + 1, .run = run, .done = stop_the_loop},
+                            .world = &world};
+    tern_jobs_add(world.jobs, &lengthy.job);
+    assert_true(tern_loop_run(world.loop));
+    assert_int_equal(lengthy.value, 1);
+    assert_true(world.done < 200);
+    end(&world);
+}
+
+/* The thread is busy with the first of all; who has many waits behind who has few. */
+static void clients_take_turns(void **state)
+{
+    struct work work[8];
+    struct world world;
+    (void)state;
+    begin(&world, 8);
+    for (unsigned i = 0; i < 8; i++) {
+        work[i] = (struct work){.job = {.bytes = TERN_SHORT_JOB + 1, .run = run, .done = done},
+                                .world = &world,
+                                .waits = i == 0};
+        work[i].job.client = (uint64_t) "aaaaabbc"[i];
+        tern_jobs_add(world.jobs, &work[i].job);
+        if (i == 0)
+            usleep(20000);
+    }
+    atomic_store(&world.gate, true);
+    assert_true(tern_loop_run(world.loop));
+    assert_memory_equal(world.order, "aabcabaa", 8);
+    end(&world);
+}
+
+/* What waits can be taken back, wherever it stands; what runs comes to its end. */
+static void what_waits_is_dropped(void **state)
+{
+    struct work work[6];
+    struct world world;
+    (void)state;
+    begin(&world, 3);
+    for (unsigned i = 0; i < 5; i++)
+        add(&world, &work[i], TERN_SHORT_JOB + 1, i == 0);
+    usleep(20000);
+    assert_false(tern_jobs_drop(world.jobs, &work[0].job));
+    assert_true(tern_jobs_drop(world.jobs, &work[3].job));
+    assert_true(tern_jobs_drop(world.jobs, &work[1].job));
+    assert_true(tern_jobs_drop(world.jobs, &work[4].job));
+    add(&world, &work[5], TERN_SHORT_JOB + 1, false);
+    atomic_store(&world.gate, true);
+    assert_true(tern_loop_run(world.loop));
+    assert_int_equal(world.ran, 3);
+    for (unsigned i = 0; i < 6; i++)
+        assert_false(tern_jobs_drop(world.jobs, &work[i].job));
+    end(&world);
+}
+
 /* What runs is waited for; what is queued never runs; nothing is told. */
 static void the_end_waits_for_what_runs(void **state)
 {
@@ -126,9 +208,9 @@ static void the_end_waits_for_what_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_comes_back_once),
-        cmocka_unit_test(a_short_one_passes_long_ones),
-        cmocka_unit_test(the_end_waits_for_what_runs),
+        cmocka_unit_test(each_comes_back_once),     cmocka_unit_test(a_short_one_passes_long_ones),
+        cmocka_unit_test(long_ones_get_their_turn), cmocka_unit_test(clients_take_turns),
+        cmocka_unit_test(what_waits_is_dropped),    cmocka_unit_test(the_end_waits_for_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

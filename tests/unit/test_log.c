@@ -186,6 +186,26 @@ static void test_shared_file(void **state)
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
+/* FILE.1 cannot be: the file is bounded all the same, and says what was done. */
+static void test_no_room_for_the_old(void **state)
+{
+    (void)state;
+    char text[8192] = "";
+    struct tern_error error;
+    assert_int_equal(mkdir(old, 0700), 0);
+    assert_int_equal(tern_log_file(path, 4096, &error), TERN_OK);
+    for (int i = 0; i < 150; i++)
+        tern_log("info", "line %d", i);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_in_range(fread(text, 1, sizeof text - 1, file), 1, 4096);
+    fclose(file);
+    assert_int_equal(rmdir(old), 0);
+    assert_non_null(strstr(text, "the log was emptied"));
+    assert_null(strstr(text, "disk full"));
+    assert_non_null(strstr(text, "line 149\n"));
+}
+
 /* /dev/full refuses every write as a full disk does. */
 static void test_full_disk(void **state)
 {
@@ -216,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test_setup_teardown(test_rotation, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_shared_file, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_no_room_for_the_old, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_full_disk, make_folder, remove_folder),
     };
     tern_log_name("test");

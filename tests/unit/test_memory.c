@@ -1,6 +1,8 @@
 /* coordinator/memory: what is free and how many cores can run, over made-up proc and sys trees. */
+#include "coordinator/cores.h"
 #include "coordinator/memory.h"
 #include "proto/board.h"
+#include "proto/cgroup.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -370,6 +372,45 @@ static void this_machine(void **state)
     assert_true(cores >= 1 && cores <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+/* Nobody can know where such a group's files are; what is above the mount is not asked. */
+static void paths_that_are_too_long(void **state)
+{
+    (void)state;
+    char line[2 * PATH_MAX], path[PATH_MAX];
+    struct tern_cgroup group = {0};
+    memset(path, 'p', sizeof path);
+    path[0] = '/';
+    path[4000] = '\0';
+    snprintf(line, sizeof line, "0::/%s\n", path);
+    put("proc/self/cgroup", line);
+    snprintf(line, sizeof line, "35 31 0:32 / %s rw - cgroup2 none rw\n", path);
+    put("proc/self/mountinfo", line);
+    assert_true(tern_cgroup_find(root, NULL, &group));
+    assert_false(tern_cgroup_up(&group));
+}
+
+static void reserve_of_the_environment(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "-1", "1x", "x", " 1", "1 GiB", "17592186044416", "99999999999999999999"};
+    uint64_t all, room;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        setenv("TERN_RESERVE_MIB", wrong[i], 1);
+        assert_int_equal(tern_memory_room(&room, &error), TERN_USAGE);
+        assert_non_null(strstr(error.message, "TERN_RESERVE_MIB"));
+        assert_int_equal(room, 0);
+    }
+    setenv("TERN_RESERVE_MIB", "17592186044415", 1);
+    assert_int_equal(tern_memory_room(&room, &error), TERN_OK);
+    assert_int_equal(room, 0);
+    setenv("TERN_RESERVE_MIB", "0", 1);
+    assert_int_equal(tern_memory_room(&all, &error), TERN_OK);
+    unsetenv("TERN_RESERVE_MIB");
+    assert_int_equal(tern_memory_room(&room, &error), TERN_OK);
+    assert_true(room < all);
+}
+
 #define in_tree(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
 
 int main(void)
@@ -382,6 +423,8 @@ int main(void)
         in_tree(loose_limit),
         in_tree(version1_limit),
         in_tree(odd_names),
+        in_tree(paths_that_are_too_long),
+        cmocka_unit_test(reserve_of_the_environment),
         in_tree(outside_the_namespace),
         in_tree(several_mounts),
         in_tree(both_versions),

@@ -3,6 +3,7 @@
  * token. Each thread reads its own part of a buffer that no cache holds, again and again.
  */
 #include "cmd/tern/doctor/checks.h"
+#include "coordinator/cores.h"
 #include "coordinator/memory.h"
 #include "proto/board.h"
 #include "proto/cgroup.h"

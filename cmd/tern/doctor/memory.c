@@ -14,11 +14,14 @@ void check_memory(struct finding *finding)
     struct tern_memory memory;
     struct tern_error error;
     uint64_t room;
-    if (tern_memory_read("", &memory, &error) != TERN_OK ||
-        tern_memory_room(&room, &error) != TERN_OK) {
+    enum tern_status status = tern_memory_read("", &memory, &error);
+    if (status == TERN_OK)
+        status = tern_memory_room(&room, &error);
+    if (status != TERN_OK) {
         finding_say(finding, "%s", error.message);
         finding_raise(finding, FINDING_PROBLEM,
-                      "mount /proc: without it the service loads no model");
+                      status == TERN_USAGE ? "correct it: until then the service loads no model"
+                                           : "mount /proc: without it the service loads no model");
         return;
     }
     finding_number(finding, "total_bytes", memory.total);

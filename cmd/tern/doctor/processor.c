@@ -1,6 +1,6 @@
 /* Cores, instruction sets and the clock. */
 #include "cmd/tern/doctor/checks.h"
-#include "coordinator/memory.h"
+#include "coordinator/cores.h"
 #include "proto/cgroup.h"
 #include "proto/tier.h"
 #include "proto/wait.h"
