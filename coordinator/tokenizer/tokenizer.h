@@ -21,11 +21,13 @@ void tern_tokenizer_free(struct tern_tokenizer *tokenizer);
 const char *tern_tokenizer_warning(const struct tern_tokenizer *tokenizer);
 
 /* Text in pieces that are encoded as one text; special (control) tokens are recognized only where
- * they lie wholly in pieces that allow it. How user text never becomes a control token. */
+ * they lie wholly in pieces that allow it, and tags of chats like <think> not where a piece is a
+ * user's. How user text never becomes a control token. */
 struct tern_text {
     const char *bytes; /* valid UTF-8 in all */
     size_t length;
     bool parse_special; /* false: control tokens in it are plain text (USER_DEFINED ones are not) */
+    bool users;         /* tags are plain text, too */
 };
 
 struct tern_ids {
