@@ -12,6 +12,7 @@
 #include "coordinator/service/service.h"
 #include "coordinator/supervise.h"
 #include "proto/runtime.h"
+#include "proto/threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -52,6 +54,7 @@ static int take_signals(void)
     sigset_t ends;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* what is too large fails, and is told */
     signal(SIGCHLD, SIG_DFL); /* ignored, it would reap the workers before their ends are read */
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
@@ -97,6 +100,9 @@ static enum tern_status start(struct daemon *daemon, struct tern_error *error)
     if (daemon->lock < 0)
         return error->status;
     status = find_libexec(libexec, sizeof libexec, error);
+    if (status != TERN_OK)
+        return status;
+    status = tern_threads_fit(error);
     if (status != TERN_OK)
         return status;
     daemon->zmq = zmq_ctx_new();
@@ -165,6 +171,7 @@ int main(int argc, char **argv)
         return TERN_OK;
     }
     fill_standard_files();
+    umask(umask(0) & ~(mode_t)S_IRWXU); /* this user can use what is made, whatever the caller's */
     if (read_arguments(argc, argv, &log, &error) != TERN_OK) {
         fprintf(stderr, "%s\n", error.message);
         return error.status;
@@ -173,8 +180,9 @@ int main(int argc, char **argv)
     tern_log_stderr();
     if (log != NULL && tern_log_file(log, TERN_LOG_FILE_BYTES, &error) != TERN_OK)
         tern_log("error", "%s", error.message);
-    tern_door_open();
-    enum tern_status status = start(&daemon, &error);
+    enum tern_status status = tern_door_open(&error);
+    if (status == TERN_OK)
+        status = start(&daemon, &error);
     if (status == TERN_OK && !tern_loop_run(daemon.loop))
         status = tern_fail(&error, TERN_FAILED, "cannot wait for events: %s", zmq_strerror(errno));
     if (status != TERN_OK)
