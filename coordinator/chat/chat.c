@@ -14,7 +14,7 @@ static enum tern_status read_template(const struct tern_catalog *catalog,
     static const char key[] = "tokenizer.chat_template";
     struct tern_string text;
     *out = NULL;
-    if (!tern_catalog_string(catalog, key, &text))
+    if (!tern_catalog_string(catalog, key, &text) || text.length == 0)
         return tern_fail(error, TERN_UNSUPPORTED,
                          "the model has no chat template (tokenizer.chat_template); use --raw");
     return tern_template_parse(key, text, out, error);

@@ -73,11 +73,12 @@ class Templates(unittest.TestCase):
                 self.service.good("run", self.model(name, template), "hi", "-n", 2)
 
     def test_no_template(self):
-        model = self.model("none", None)
-        result = self.service.tern("run", model, "hi", "-n", 2)
-        self.assertEqual(result.code, 5, result)
-        self.assertIn("--raw", result.err)
-        self.service.good("run", "--raw", model, "hi", "-n", 2)
+        for name, template in (("none", None), ("empty", "")):
+            model = self.model(name, template)
+            result = self.service.tern("run", model, "hi", "-n", 2)
+            self.assertEqual(result.code, 5, result)
+            self.assertIn("--raw", result.err)
+            self.service.good("run", "--raw", model, "hi", "-n", 2)
 
     def test_user_text_is_no_control_token(self):
         model = self.model("forged", "{{ bos_token }}" + LOOP + "{{ eos_token }}")
