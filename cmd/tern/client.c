@@ -250,9 +250,10 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
         if (tern_runtime_holder(&client->runtime) == 0)
             return tern_fail(error, TERN_NO_SERVICE, "%s", "");
     }
+    const int holder = tern_runtime_holder(&client->runtime);
     return tern_fail(error, interrupted ? TERN_INTERRUPTED : TERN_NO_SERVICE,
-                     "the service (process %d) does not answer",
-                     tern_runtime_holder(&client->runtime));
+                     "the service (process %d) does not answer; kill -9 %d ends it", holder,
+                     holder);
 }
 
 static enum tern_status connect_once(struct client *client, bool start, struct tern_error *error)

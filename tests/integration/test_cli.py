@@ -285,6 +285,17 @@ class Daemon(unittest.TestCase):
         self.assertEqual(code, 7, message)
         self.assertIn("the service has ended", message)
 
+    def test_a_stopped_service_is_told(self):
+        self.service.good("run", self.model, "--raw", "-n", 1, "hi")
+        pid = self.service.coordinator_pid()
+        kill(pid, signal.SIGSTOP)
+        try:
+            result = self.service.tern("stop")
+        finally:
+            kill(pid, signal.SIGCONT)
+        self.assertEqual((result.code, result.err.count("\n")), (7, 1), result)
+        self.assertIn(f"kill -9 {pid}", result.err)
+
     def test_stop_tells_of_a_folder_it_cannot_use(self):
         self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "nowhere")
         result = self.service.tern("stop")

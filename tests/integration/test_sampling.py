@@ -158,7 +158,7 @@ class EndTokens(unittest.TestCase):
         tokens, _, kinds = gguf_files.vocabulary()
         with Service() as service:
             path = service.root / "ends.gguf"
-            for name in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|im_start|>"):
+            for name in ("<|im_end|>", "<|eot_id|>", "<|EOT|>", "<end_of_turn>", "<|im_start|>"):
                 for kind in (3, 4, 1):  # 4: what older converters write
                     model = gguf_files.base()
                     for key, values in (("tokens", (gguf_files.STRING, tokens[:-1] + [name])),
