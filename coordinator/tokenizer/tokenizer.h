@@ -52,6 +52,9 @@ int64_t tern_bos(const struct tern_tokenizer *tokenizer); /* -1: none */
  * 0. Valid as long as the tokenizer. id < tern_vocabulary. */
 const char *tern_token_bytes(const struct tern_tokenizer *tokenizer, uint32_t id, size_t *length);
 
+/* Is it no part of a text? id < tern_vocabulary. */
+bool tern_token_is_control(const struct tern_tokenizer *tokenizer, uint32_t id);
+
 /* Streaming decoder: what the sequence so far decodes to, minus what was given out before. Never
  * gives half a character: bytes that could still become one are held back until `last`. */
 struct tern_decoder {

@@ -171,6 +171,10 @@ class EndTokens(unittest.TestCase):
                     self.assertEqual(answer["reason"], "stop" if ends else "length", (name, kind))
                     if ends:
                         self.assertEqual(answer["text"], "")
+                    elif kind != 1:  # a stop text may spell it, though the text never shows it
+                        answer = service.good("run", path, "--raw", "--json", "-n", 5, "--stop", name, "--bias",
+                                              f"{len(tokens) - 1}=10000", "hi").json()
+                        self.assertEqual((answer["reason"], answer["text"], answer["tokens"]), ("stop", "", 1))
 
 
 @unittest.skipUnless((REAL / "smollm2-135m.gguf").exists(), "the demo model was not fetched")
