@@ -164,12 +164,13 @@ static void finish(struct daemon *daemon)
         tern_loop_free(daemon->loop);
     if (daemon->zmq != NULL)
         zmq_ctx_term(daemon->zmq);
+    if (daemon->folder >=
+        0) /* takes the kernel some time: whoever waits for the lock waits for it */
+        close(daemon->folder);
     if (daemon->lock >= 0)
         close(daemon->lock);
     if (daemon->signals >= 0)
         close(daemon->signals);
-    if (daemon->folder >= 0)
-        close(daemon->folder);
 }
 
 static enum tern_status read_arguments(int argc, char **argv, const char **log,
