@@ -1,6 +1,7 @@
 #include "cmd/tern/client.h"
 
 #include "cmd/tern/output.h"
+#include "proto/threads.h"
 #include "proto/wait.h"
 #include <errno.h>
 #include <signal.h>
@@ -47,9 +48,11 @@ void client_catch_signals(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static enum tern_status connect_socket(struct client *client, struct tern_error *error)
+static enum tern_status make_socket(struct client *client, struct tern_error *error)
 {
     const int linger = 200, high_water = 0;
+    if (tern_threads_fit(error) != TERN_OK)
+        return error->status;
     client->context = zmq_ctx_new();
     if (client->context == NULL)
         return tern_fail(error, TERN_FAILED, "cannot create a ZeroMQ context");
@@ -58,6 +61,11 @@ static enum tern_status connect_socket(struct client *client, struct tern_error 
         return tern_fail(error, TERN_FAILED, "cannot create a socket: %s", zmq_strerror(errno));
     zmq_setsockopt(client->socket, ZMQ_LINGER, &linger, sizeof linger);
     zmq_setsockopt(client->socket, ZMQ_RCVHWM, &high_water, sizeof high_water);
+    return TERN_OK;
+}
+
+static enum tern_status connect_socket(struct client *client, struct tern_error *error)
+{
     if (zmq_connect(client->socket, client->runtime.clients) != 0)
         return tern_fail(error, TERN_NO_SERVICE, "cannot connect to %s: %s",
                          client->runtime.clients, zmq_strerror(errno));
@@ -242,15 +250,17 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
         if (tern_runtime_holder(&client->runtime) == 0)
             return tern_fail(error, TERN_NO_SERVICE, "%s", "");
     }
+    const int holder = tern_runtime_holder(&client->runtime);
     return tern_fail(error, interrupted ? TERN_INTERRUPTED : TERN_NO_SERVICE,
-                     "the service (process %d) does not answer",
-                     tern_runtime_holder(&client->runtime));
+                     "the service (process %d) does not answer; kill -9 %d ends it", holder,
+                     holder);
 }
 
 static enum tern_status connect_once(struct client *client, bool start, struct tern_error *error)
 {
-    enum tern_status status = TERN_OK;
-    if (tern_runtime_holder(&client->runtime) == 0)
+    /* Before the service starts its threads, so that a limit is met where it can be told. */
+    enum tern_status status = make_socket(client, error);
+    if (status == TERN_OK && tern_runtime_holder(&client->runtime) == 0)
         status = start ? service_start(&client->runtime, error)
                        : tern_fail(error, TERN_NO_SERVICE,
                                    "no service runs; tern run starts one, and so does tern serve");
@@ -272,8 +282,11 @@ enum tern_status client_open(struct client *client, bool start, struct tern_erro
         status = connect_once(client, start, error);
     if (status == TERN_NO_SERVICE && error->message[0] == '\0')
         status = connect_once(client, start, error);
-    if (status == TERN_NO_SERVICE && error->message[0] == '\0')
-        tern_fail(error, status, "the service ended as soon as it was reached; try again");
+    if (status == TERN_NO_SERVICE && error->message[0] == '\0') {
+        char log[1200];
+        service_log(&client->runtime, log, sizeof log);
+        tern_fail(error, status, "the service ended as soon as it was reached; see %s", log);
+    }
     return status;
 }
 

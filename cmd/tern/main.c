@@ -1,9 +1,12 @@
 /* tern: the command line client. Finds the verb and hands over; all else is in verb_*.c. */
 #include "cmd/tern/output.h"
+#include "cmd/tern/standard_files.h"
 #include "cmd/tern/verbs.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct verb verbs[] = {
     {"run", "MODEL [PROMPT...]", "Answer a prompt. Starts the service when none runs.",
@@ -125,8 +128,18 @@ static void print_usage(FILE *out)
         "context, 5 not supported, 6 request given up, 7 no service, 130 interrupted\n");
 }
 
+/* What the caller's limits and mask would break: a file over the size limit is an error to tell of,
+ * and the owner can use what is made. */
+static void prepare_process(void)
+{
+    standard_files_prepare();
+    signal(SIGXFSZ, SIG_IGN);
+    umask(umask(0) & ~(mode_t)S_IRWXU);
+}
+
 int main(int argc, char **argv)
 {
+    prepare_process();
     if (argc < 2) {
         print_usage(stderr);
         return TERN_USAGE;
@@ -138,7 +151,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("tern %s\n", TERN_VERSION);
-        return 0;
+        return finish_output(0);
     }
     const struct verb *verb = find_verb(argv[1]);
     if (verb != NULL)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct logits {
@@ -24,12 +25,19 @@ static bool take_rows(void *context, const struct tern_message *reply)
     return logits->failure == 0;
 }
 
+/* A pipe, a device, a link: written as it is, since no other file can take its place. */
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
 /* Rows go to OUT.part, which becomes OUT when all are there: a failed run leaves the old file. */
 static enum tern_status write_logits(struct client *client, struct tern_pack *pack,
                                      const char *path, struct tern_error *error)
 {
     char part[4096];
-    const bool special = strncmp(path, "/dev/", 5) == 0;
+    const bool special = is_special(path);
     const int length = snprintf(part, sizeof part, special ? "%s" : "%s.part", path);
     if (length < 0 || (size_t)length >= sizeof part) {
         tern_pack_free(pack);
