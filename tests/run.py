@@ -17,7 +17,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 
 def run_unit(build, suite):
     """(passed, failed, skipped) of meson's tests; cases inside an executable are counted."""
-    command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs"]
+    # Ten times the usual limits: they end what hangs, not what a sanitizer or a busy machine makes slow.
+    command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", "--timeout-multiplier", "10"]
     if suite:
         command += ["--suite", suite]
     subprocess.run(command, stdout=sys.stderr, check=False)

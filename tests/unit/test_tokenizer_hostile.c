@@ -506,29 +506,37 @@ static bool ends_answers(const char *text, int32_t type, const char *beside)
 static void known_control_tokens_end_answers(void **state)
 {
     (void)state;
-    static const char *const known[] = {
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<end_of_turn>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<eos>",
-        "<EOT>",
-        "<|end_of_turn|>",
-        "<|return|>",
-        "<|call|>",
-        "<\uff5cend\u2581of\u2581sentence\uff5c>",
-        "<|END_OF_TURN_TOKEN|>",
-        "<|endofturn|>",
-        "<turn|>",
-        "<seed:eos>",
-        "<|end|>",
+    static const struct {
+        const char *text;
+        bool special; /* by its look: also where the file calls it user-defined */
+    } known[] = {
+        {"<|im_end|>", true},
+        {"<|eot_id|>", true},
+        {"<|eom_id|>", true},
+        {"<end_of_turn>", true},
+        {"<|endoftext|>", true},
+        {"<|end_of_text|>", true},
+        {"<eos>", true},
+        {"</s>", true},
+        {"<EOT>", false},
+        {"<|EOT|>", true},
+        {"<|eot|>", true},
+        {"<end_of_utterance>", false},
+        {"[|endofturn|]", false},
+        {"<|end_of_turn|>", true},
+        {"<|return|>", true},
+        {"<|call|>", true},
+        {"<\uff5cend\u2581of\u2581sentence\uff5c>", true},
+        {"<|END_OF_TURN_TOKEN|>", true},
+        {"<|endofturn|>", true},
+        {"<turn|>", false},
+        {"<seed:eos>", false},
+        {"<|end|>", true},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        assert_true(ends_answers(known[i], 3, "<|y|>"));
-        assert_false(ends_answers(known[i], 4, "<|y|>"));
-        assert_false(ends_answers(known[i], 1, "<|y|>"));
+        assert_true(ends_answers(known[i].text, 3, "<|y|>"));
+        assert_int_equal(ends_answers(known[i].text, 4, "<|y|>"), known[i].special);
+        assert_false(ends_answers(known[i].text, 1, "<|y|>"));
     }
     assert_false(ends_answers("<|end|>", 3, "<|return|>")); /* ends one of a turn's messages */
     assert_false(ends_answers("<|im_start|>", 3, "<|y|>"));
