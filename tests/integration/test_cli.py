@@ -177,6 +177,14 @@ class CommandLine(unittest.TestCase):
         plan = self.service.good("plan", self.model, "--json").json()
         self.assertGreater(len(plan["instructions"]), 10)
 
+    def test_bench_computes_every_prompt(self):
+        """None is taken over from an earlier one, of the same run or of the one before."""
+        before = self.service.ps()["tokens"]["prompt"]
+        for _ in range(2):
+            lines = self.service.good("bench", self.model, "-p", 200, "-n", 0, "-r", 3, "-o", "json").json()
+            self.assertEqual([line["n_prompt"] for line in lines], [200])
+        self.assertGreaterEqual(self.service.ps()["tokens"]["prompt"] - before, 2 * 4 * 190)
+
     def test_interrupt_cancels(self):
         process = self.service.start("run", self.model, "--tokens",
                                      self.service.tokens_file(self.tokens), "-n", 100000,
