@@ -179,6 +179,7 @@ class CommandLine(unittest.TestCase):
 
     def test_bench_computes_every_prompt(self):
         """None is taken over from an earlier one, of the same run or of the one before."""
+        self.service.good("info", self.model)  # a service runs
         before = self.service.ps()["tokens"]["prompt"]
         for _ in range(2):
             lines = self.service.good("bench", self.model, "-p", 200, "-n", 0, "-r", 3, "-o", "json").json()
