@@ -1,29 +1,25 @@
 /* tern completion, and tern man for the build. */
+#include "cmd/tern/cache.h"
 #include "cmd/tern/describe/describe.h"
-#include "cmd/tern/models.h"
 #include "cmd/tern/verbs.h"
 
-#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A cache that is not there yet has no names. */
+/* A cache that is not there yet has no names. One that is no model's name would be two lines, or
+ * drive the terminal. */
 static void print_models(void)
 {
-    char folder[4096];
+    struct cache_entry *entries;
     struct tern_error error;
-    if (models_folder(folder, sizeof folder, &error) != TERN_OK)
-        return;
-    DIR *models = opendir(folder);
-    if (models == NULL)
-        return;
-    for (const struct dirent *entry; (entry = readdir(models)) != NULL;) {
-        const size_t length = strlen(entry->d_name);
-        if (entry->d_name[0] != '.' && length > 5 &&
-            strcmp(entry->d_name + length - 5, ".gguf") == 0)
-            printf("%.*s\n", (int)length - 5, entry->d_name);
-    }
-    closedir(models);
+    size_t count;
+    if (cache_list(&entries, &count, &error) != TERN_OK)
+        count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (cache_check_name(entries[i].name, &error) == TERN_OK)
+            printf("%s\n", entries[i].name);
+    free(entries);
 }
 
 struct text {
