@@ -137,7 +137,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("tern %s\n", TERN_VERSION);
-        return 0;
+        return finish_output(0);
     }
     const struct verb *verb = find_verb(argv[1]);
     if (verb != NULL)

@@ -2,6 +2,7 @@
 
 #include "cmd/tern/client.h"
 #include "cmd/tern/json_input.h"
+#include "proto/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,35 +14,33 @@
 
 static bool line_drawn;
 static bool answer_on_screen; /* a line drawn now would wipe the answer's last one */
-static int write_error;       /* errno of the first failed write_out */
+static int write_error;       /* errno of what was not written, 0: all was */
 
-static void draw_line(const char *text, size_t length, uint64_t done, uint64_t all)
+void output_units(const char *text, uint64_t done, uint64_t all)
 {
     if (!isatty(STDERR_FILENO) || all == 0 || answer_on_screen)
         return;
-    fprintf(stderr, "\r\033[K%.*s %3.0f%%", (int)length, text, 100.0 * (double)done / (double)all);
+    fprintf(stderr, "\r\033[K%s %3.0f%%", text, 100.0 * (double)done / (double)all);
     fflush(stderr);
     line_drawn = true;
 }
 
 void output_progress(const struct tern_message *reply)
 {
+    char text[sizeof((struct tern_error *)0)->message];
     size_t length;
-    const char *text = tern_message_text(reply, TERN_F_TEXT, &length);
-    if (text == NULL)
+    const char *told = tern_message_text(reply, TERN_F_TEXT, &length);
+    if (told == NULL)
         return;
+    snprintf(text, sizeof text, "%.*s", (int)length, told);
+    tern_utf8_show(text); /* it may name a file, or what stands in one */
     if (tern_message_has(reply, TERN_F_ALL_UNITS)) {
-        draw_line(text, length, tern_message_u64(reply, TERN_F_DONE_UNITS, 0),
-                  tern_message_u64(reply, TERN_F_ALL_UNITS, 0));
+        output_units(text, tern_message_u64(reply, TERN_F_DONE_UNITS, 0),
+                     tern_message_u64(reply, TERN_F_ALL_UNITS, 0));
         return;
     }
     output_progress_end();
-    fprintf(stderr, "%stern: %.*s\n", answer_on_screen ? "\n" : "", (int)length, text);
-}
-
-void output_units(const char *text, uint64_t done, uint64_t all)
-{
-    draw_line(text, strlen(text), done, all);
+    fprintf(stderr, "%stern: %s\n", answer_on_screen ? "\n" : "", text);
 }
 
 void output_progress_end(void)
@@ -120,7 +119,7 @@ bool write_out(const void *bytes, size_t length)
     answer_on_screen |= length > 0 && isatty(STDOUT_FILENO);
     if (fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0)
         return true;
-    write_error = errno;
+    output_failed(errno);
     return false;
 }
 
@@ -157,7 +156,7 @@ static bool reader_is_gone(void)
 
 int finish_output(int code)
 {
-    const bool earlier = ferror(stdout) != 0;
+    const bool earlier = ferror(stdout) != 0 || write_error != 0;
     if (fflush(stdout) == 0 && !earlier)
         return code;
     const int why = write_error != 0 ? write_error : errno;
@@ -175,10 +174,23 @@ bool print_ids(const uint32_t *ids, size_t count)
     return write_out("]\n", 2);
 }
 
-void print_json(const json_t *value)
+int print_shown(const char *text)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
-    putchar('\n');
+    int characters = 0;
+    for (int bytes; *text != '\0'; text += bytes, characters++) {
+        const int character = tern_utf8_character(text, 4); /* ends before the NUL */
+        bytes = character > 0 ? character : 1;
+        if (character <= 0 || tern_utf8_control(text) > 0)
+            putchar('?');
+        else
+            fwrite(text, 1, (size_t)bytes, stdout);
+    }
+    return characters;
+}
+
+void output_failed(int reason)
+{
+    write_error = reason;
 }
 
 bool take_result(void *context, const struct tern_message *reply)

@@ -1,4 +1,5 @@
 /* tern bench: speed of a prompt of random ids and of decode steps, through the running service. */
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
 #include "proto/wait.h"

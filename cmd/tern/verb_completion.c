@@ -32,19 +32,17 @@ static int print_named(const struct verb *verb, int argc, char **argv, const str
 {
     const struct option options[] = {{0}};
     struct tern_error error;
-    int words;
-    const enum tern_status status = options_parse(verb, options, argc, argv, &words, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status != TERN_OK)
-        return complain(&error);
-    for (; words == 1 && text->name != NULL; text++) {
+    int code;
+    if (!options_begin(verb, options, &argc, argv, 1, 1, &code))
+        return code;
+    for (; text->name != NULL; text++) {
         if (strcmp(text->name, argv[0]) != 0)
             continue;
         text->print();
         return 0;
     }
-    tern_fail(&error, TERN_USAGE, "usage: tern %s %s", verb->name, verb->arguments);
+    tern_fail(&error, TERN_USAGE, "'%s' is none of them; usage: tern %s %s", argv[0], verb->name,
+              verb->arguments);
     return complain(&error);
 }
 

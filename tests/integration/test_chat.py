@@ -214,6 +214,15 @@ class Piped(Chat):
         self.assertIn("reused", err)
         self.assertIn("seed: 5", err)
 
+    def test_figures_of_a_turn_are_those_of_run(self):
+        for seed, want in ((5, 5), (2**63 - 1, 2**63 - 1), (2**63, str(2**63)), (2**64 - 1, str(2**64 - 1))):
+            turn, = self.turns("Hi\n", "--seed", seed)
+            ran = self.service.good("run", self.model, "-n", 4, "--json", "--seed", seed, "Hi").json()
+            self.assertEqual(turn["seed"], want)
+            self.assertEqual(turn.keys() - {"answer"}, ran.keys() - {"text", "ids"})
+            for name in ("reason", "prompt_tokens", "tokens", "context", "seed"):
+                self.assertEqual(turn[name], ran[name], name)
+
     def test_reader_that_goes_away(self):
         process = self.service.start("chat", self.model, "--ignore-eos", "--temp", 1,
                                      stdin=subprocess.PIPE)

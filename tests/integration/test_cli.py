@@ -143,7 +143,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(got, case["tokens"])
 
     def test_full_disk_is_a_failure(self):
-        for args in (["ls"], ["info", self.model], ["run", self.model, "hi", "--raw", "-n", "3"]):
+        for args in (["--version"], ["ls"], ["ls", "--json"], ["info", self.model], ["run", self.model, "hi", "--raw", "-n", "3"]):
             with self.subTest(verb=args[0]), open("/dev/full", "wb") as full:
                 result = subprocess.run([TERN, *map(str, args)], stdout=full,
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
