@@ -242,8 +242,10 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
         if (tern_runtime_holder(&client->runtime) == 0)
             return tern_fail(error, TERN_NO_SERVICE, "%s", "");
     }
-    return tern_fail(error, interrupted ? TERN_INTERRUPTED : TERN_NO_SERVICE,
-                     "the service (process %d) does not answer",
+    if (interrupted)
+        return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+    return tern_fail(error, TERN_NO_SERVICE,
+                     "the service (process %d) does not answer; kill -9 ends it if that stays so",
                      tern_runtime_holder(&client->runtime));
 }
 

@@ -13,6 +13,8 @@ static enum tern_status wait_for_end(const struct client *client, struct tern_er
 {
     const uint64_t deadline = tern_now_ns() + STOP_MS * 1000000ull;
     while (tern_runtime_holder(&client->runtime) == client->service) {
+        if (client_interrupted())
+            return tern_fail(error, TERN_INTERRUPTED, "interrupted; the service goes on ending");
         if (tern_now_ns() > deadline)
             return tern_fail(error, TERN_FAILED, "the service does not end; kill %d ends it",
                              client->service);

@@ -280,6 +280,20 @@ class Daemon(unittest.TestCase):
         self.assertEqual(code, 7, message)
         self.assertIn("the service has ended", message)
 
+    def test_waiting_for_the_service_can_be_interrupted(self):
+        self.service.good("info", self.model)
+        pid = self.service.coordinator_pid()
+        for args in (["ps"], ["stop"], ["info", self.model]):
+            kill(pid, signal.SIGSTOP)
+            client = self.service.start(*args)
+            status = pathlib.Path(f"/proc/{client.pid}/status")
+            wait_until(lambda: "\nThreads:\t1\n" not in status.read_text(), 5, "it connects")
+            time.sleep(0.1)
+            client.send_signal(signal.SIGINT)
+            self.assertEqual((client.wait(5), client.communicate()[1]), (130, b"tern: interrupted\n"), args)
+            kill(pid, signal.SIGCONT)
+        wait_until(lambda: self.service.tern("ps").code == 0, 5, "the service answers")
+
     def test_stop_tells_of_a_folder_it_cannot_use(self):
         self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "nowhere")
         result = self.service.tern("stop")
