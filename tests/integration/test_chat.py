@@ -13,7 +13,7 @@ import termios
 import time
 import unittest
 
-from harness import Service, kill, models, wait_until
+from harness import ServiceTest, kill, models, wait_until
 
 
 class Terminal:
@@ -81,15 +81,11 @@ class Terminal:
         os.close(self.fd)
 
 
-class Chat(unittest.TestCase):
+class Chat(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, cls.about = next(m for m in models() if m[0] == "llama-wild-q4_0")  # ChatML
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def chat(self, lines, *options, code=0):
         result = self.service.tern("chat", self.model, "-n", 4, *options, stdin=lines)

@@ -7,20 +7,16 @@ import subprocess
 import time
 import unittest
 
-from harness import TERN, Service, alive, kill, models, wait_until
+from harness import TERN, Service, ServiceTest, alive, kill, models, wait_until
 
 
-class CommandLine(unittest.TestCase):
+class CommandLine(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, about = next(m for m in models() if m[0] == "llama-q4_0")
         cls.about = about
         cls.tokens = about["cases"][-1]["tokens"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def refused(self, code, *args, mentions="", stdin=b""):
         result = self.service.tern(*args, stdin=stdin)

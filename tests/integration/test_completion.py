@@ -4,13 +4,13 @@ import shutil
 import subprocess
 import unittest
 
-from harness import Service
+from harness import ServiceTest
 
 
-class Completion(unittest.TestCase):
+class Completion(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         usage = cls.service.good("--help").out.decode()
         cls.verbs = re.findall(r"^  ([a-z]+)  ", usage, re.MULTILINE)
         cls.options = {verb: re.findall(r"^  (--?[a-z0-9-]+)(?: |$)",
@@ -20,10 +20,6 @@ class Completion(unittest.TestCase):
         cache.mkdir(parents=True)
         (cache / "small-one.gguf").touch()
         (cache / "other.txt").touch()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def script(self, shell):
         return self.service.good("completion", shell).out.decode()

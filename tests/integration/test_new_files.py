@@ -5,7 +5,7 @@ import resource
 import signal
 import unittest
 
-from harness import Service, models
+from harness import ServiceTest, models
 
 
 def little_disk():
@@ -14,11 +14,10 @@ def little_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
 
 
-class NewFiles(unittest.TestCase):
+class NewFiles(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
-        cls.addClassCleanup(cls.service.stop)
+        super().setUpClass()
         _, cls.model, _ = next(m for m in models() if m[0] == "llama-wild-q4_0")
         cls.folder = cls.service.root / "files"
         cls.folder.mkdir()

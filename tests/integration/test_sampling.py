@@ -4,18 +4,14 @@ import math
 import unittest
 
 import gguf_files
-from harness import REAL, Service, floats, models
+from harness import REAL, Service, ServiceTest, floats, models
 
 
-class Sampling(unittest.TestCase):
+class Sampling(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, cls.about = next(m for m in models() if m[0] == "llama-q4_0")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def answer(self, *options, n=24, model=None, **kwargs):
         return self.service.good("run", model or self.model, "--raw", "--json", "-n", n, "--ignore-eos",
@@ -94,19 +90,15 @@ class Sampling(unittest.TestCase):
         self.assertTrue(all(t["top"] == [] for t in alone["logprobs"]))
 
 
-class Endings(unittest.TestCase):
+class Endings(ServiceTest):
     """Stop texts and half characters, on answers that a bias makes predictable: the golden models have a
     token for each byte."""
 
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, _ = next(m for m in models() if m[0] == "llama-q4_0")
         cls.whole = cls.service.good("run", cls.model, "--raw", "-n", 60, "--ignore-eos", "Once").out
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def run_with(self, *options, n=60, **kwargs):
         return self.service.good("run", self.model, "--raw", "-n", n, "--ignore-eos", *options, "Once", **kwargs)

@@ -7,16 +7,15 @@ import subprocess
 import unittest
 
 import gguf_files
-from harness import Service, models
+from harness import ServiceTest, models
 
 ODD = "odd\x1b[2J\x9b2J\x7f\r"
 
 
-class Screen(unittest.TestCase):
+class Screen(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
-        cls.addClassCleanup(cls.service.stop)
+        super().setUpClass()
         _, cls.model, _ = next(m for m in models() if m[0] == "llama-q4_0")  # has a token for each byte
         cls.odd = cls.service.root / f"{ODD}.gguf"
         shutil.copy(cls.model, cls.odd)
