@@ -140,7 +140,7 @@ static enum tern_status check_silence(struct call *call, struct tern_error *erro
     if (silent_ms > SILENCE_MS &&
         tern_runtime_holder(&call->client->runtime) != call->client->service)
         return tern_fail(error, TERN_NO_SERVICE,
-                         "the service has ended; the same command starts it again");
+                         "the service has ended; the next command that needs one starts it again");
     return TERN_OK;
 }
 

@@ -148,6 +148,12 @@ bool end_answer(void)
     return written;
 }
 
+void end_answer_on_screen(void)
+{
+    if (answer_on_screen)
+        end_answer();
+}
+
 static bool reader_is_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -171,7 +177,7 @@ bool print_ids(const uint32_t *ids, size_t count)
     fputc('[', stdout);
     for (size_t i = 0; i < count; i++)
         fprintf(stdout, i == 0 ? "%u" : ", %u", ids[i]);
-    return write_out("]\n", 2);
+    return write_out("]", 1) && end_answer();
 }
 
 int print_shown(const char *text)

@@ -33,6 +33,8 @@ bool write_answer(struct screen *screen, const char *text, size_t length);
 
 /* Ends the line of an answer; progress may be drawn again. False when nobody reads any more. */
 bool end_answer(void);
+/* The same only if one stands on a terminal, where a message or a prompt would run into it. */
+void end_answer_on_screen(void);
 
 /* Prints a text that may hold anything so that it cannot command a terminal: control characters
  * become '?'. Returns the characters printed. */

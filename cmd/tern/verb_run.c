@@ -132,8 +132,7 @@ static bool take_answer(void *context, const struct tern_message *reply)
         run->unwritten = !answer_json_print(&run->details, &run->answer, &figures);
     else if (run->ids)
         print_ids(run->answer.ids, run->answer.count);
-    else if (isatty(STDOUT_FILENO))
-        end_answer();
+    end_answer_on_screen();
     if (run->stats)
         answer_figures_print(&figures);
     return true;
@@ -176,6 +175,7 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     else
         tern_pack_free(&pack);
     client_close(&client);
+    end_answer_on_screen(); /* where it was broken off */
     answer_json_free(&run.details);
     free(run.answer.ids);
     free(run.answer.bytes);

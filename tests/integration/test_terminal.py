@@ -1,4 +1,5 @@
 """Names of files, models and what they say never command a terminal, and JSON is always JSON."""
+import contextlib
 import json
 import os
 import pty
@@ -7,7 +8,7 @@ import subprocess
 import unittest
 
 import gguf_files
-from harness import ServiceTest, models
+from harness import ServiceTest, kill, models
 
 ODD = "odd\x1b[2J\x9b2J\x7f\r"
 
@@ -29,11 +30,9 @@ class Screen(ServiceTest):
         process.stdin.write(stdin)
         process.stdin.close()
         text = b""
-        try:
+        with contextlib.suppress(OSError):  # how a terminal ends
             while data := os.read(outer, 65536):
                 text += data
-        except OSError:  # how a terminal ends
-            pass
         os.close(outer)
         err = process.stderr.read()
         process.stderr.close()
@@ -76,6 +75,29 @@ class Screen(ServiceTest):
         for options in ([], ["--json"]):
             self.quiet(self.shown("run", self.model, "--raw", "-n", 60, "--temp", 5, "--seed", 1, "--ignore-eos",
                                   *options, "Hi"))
+
+    def test_one_newline_ends_what_is_shown(self):
+        for options in ([], ["--json"], ["--ids"]):
+            text = self.shown("run", self.model, "--raw", "-n", 1, "--bias", "100=1e4", *options, "Hi")
+            self.assertEqual(text, text.rstrip("\n") + "\n", options)
+
+    def test_a_message_does_not_run_into_the_answer(self):
+        outer, inner = pty.openpty()
+        _, slow, _ = next(m for m in models() if m[0] == "gemma3-mix32")
+        process = subprocess.Popen([self.service.program, "run", slow, "--raw", "--ignore-eos", "--ctx", "8192",
+                                    "--tier", "scalar", "--threads", "1", "Hi"],
+                                   env=self.service.env, stdin=subprocess.DEVNULL, stdout=inner, stderr=inner)
+        os.close(inner)
+        text = b""
+        while len(text) < 300:
+            text += os.read(outer, 100)
+        kill(self.service.coordinator_pid())
+        with contextlib.suppress(OSError):
+            while data := os.read(outer, 65536):
+                text += data
+        os.close(outer)
+        self.assertEqual(process.wait(10), 7)
+        self.assertIn(b"\r\ntern: the service has ended", text[-200:])
 
     def test_the_log(self):
         path = self.service.root / "state_home" / "tern" / "ternd.log"
