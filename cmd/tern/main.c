@@ -2,8 +2,10 @@
 #include "cmd/tern/output.h"
 #include "cmd/tern/verbs.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct verb verbs[] = {
     {"run", "MODEL [PROMPT...]", "Answer a prompt. Starts the service when none runs.",
@@ -133,8 +135,19 @@ static void print_usage(FILE *out)
         "context, 5 not supported, 6 request given up, 7 no service, 130 interrupted\n");
 }
 
+/* Whoever started this may have closed the standard descriptors; a socket that took the number of
+ * one would be read or written to. What stands there now fails with a message. */
+static void fill_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_files();
     if (argc < 2) {
         print_usage(stderr);
         return TERN_USAGE;

@@ -109,7 +109,8 @@ enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struc
     enum tern_status status = read_all(path, &text, &length, error);
     if (status != TERN_OK)
         return status;
-    status = ids_parse(path, text, length, ids, count, error);
+    status = ids_parse(strcmp(path, "-") == 0 ? "standard input" : path, text, length, ids, count,
+                       error);
     free(text);
     return status;
 }

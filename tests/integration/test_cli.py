@@ -52,6 +52,7 @@ class CommandLine(ServiceTest):
         tokens.write_text("[]")
         self.refused(2, "run", self.model, "--tokens", tokens)
         self.refused(2, "run", self.model, "--tokens", self.service.root / "missing.json")
+        self.refused(2, "detokenize", self.model, stdin=b"[1", mentions="standard input")
 
     def test_paths_that_are_no_models(self):
         root = self.service.root
@@ -146,6 +147,23 @@ class CommandLine(ServiceTest):
                                         env=self.service.env, timeout=60)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(b"No space left on device", result.stderr)
+
+    def test_closed_standard_files(self):
+        """Nothing else takes their numbers."""
+        def run(redirections, *args):
+            return subprocess.run(["sh", "-c", f'exec "$@" {redirections}', "sh", TERN, *map(str, args)],
+                                  env=self.service.env, capture_output=True, input=b"hi", timeout=60)
+        self.service.good("info", self.model)
+        for args in (["ls"], ["ps"], ["run", self.model, "--raw", "-n", "3", "hi"], ["info", self.model, "--json"]):
+            done = run(">&-", *args)
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, b"tern: cannot write the output: Bad file descriptor\n"), args)
+        for args in (["tokenize", self.model], ["run", self.model, "--raw", "-"]):
+            done = run("<&-", *args)
+            self.assertEqual((done.returncode, done.stderr),
+                             (2, b"tern: cannot read standard input: Bad file descriptor\n"), args)
+        self.assertEqual(run("2>&-", "run", self.model, "--raw", "-n", "3", "--stats", "hi").returncode, 0)
+        self.assertEqual(run("2>&-", "run", self.model, "--temp", "x").returncode, 2)
 
     def test_reading_input_can_be_interrupted(self):
         process = self.service.start("run", self.model, "-", stdin=subprocess.PIPE)
