@@ -36,6 +36,23 @@ bool client_forget_interrupt(void)
     return interrupted == 0;
 }
 
+int client_poll(struct pollfd *items, unsigned count, int64_t timeout_ns)
+{
+    const struct timespec limit = {.tv_sec = timeout_ns / 1000000000,
+                                   .tv_nsec = timeout_ns % 1000000000};
+    sigset_t all, old;
+    int ready = -1, reason = EINTR;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    if (interrupted == 0) {
+        ready = ppoll(items, count, timeout_ns >= 0 ? &limit : NULL, &old);
+        reason = errno;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = reason;
+    return ready;
+}
+
 void client_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_interrupt};

@@ -50,55 +50,61 @@ void output_progress_end(void)
     line_drawn = false;
 }
 
+/* As read; a signal that asks for the end ends it with EINTR. */
+static ssize_t read_some(int fd, char *bytes, size_t room)
+{
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    while (!client_interrupted()) {
+        if (client_poll(&item, 1, -1) < 0 && errno == EINTR)
+            continue;
+        const ssize_t got = read(fd, bytes, room);
+        if (got >= 0 || errno != EINTR)
+            return got;
+    }
+    errno = EINTR;
+    return -1;
+}
+
+/* Everything that comes, with a NUL behind it; the caller frees *bytes, also where it fails. */
 static enum tern_status read_descriptor(int fd, const char *path, char **bytes, size_t *length,
                                         struct tern_error *error)
 {
-    size_t room = 65536, filled = 0;
-    char *buffer = malloc(room + 1);
-    while (buffer != NULL) {
-        const ssize_t got = read(fd, buffer + filled, room - filled);
-        if (client_interrupted()) {
-            free(buffer);
-            return tern_fail(error, TERN_INTERRUPTED, "interrupted");
-        }
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            free(buffer);
-            return tern_fail(error, TERN_USAGE, "cannot read %s: %s", path, strerror(errno));
-        }
-        if (got == 0)
-            break;
-        filled += (size_t)got;
-        if (filled > TERN_MESSAGE_MAX) {
-            free(buffer);
-            return tern_fail(error, TERN_USAGE, "%s is longer than %d MiB", path,
-                             TERN_MESSAGE_MAX >> 20);
-        }
-        if (filled == room) {
-            char *larger = realloc(buffer, (room *= 2) + 1);
+    size_t room = 0;
+    ssize_t got = 1;
+    *bytes = NULL;
+    for (*length = 0; got > 0 && *length <= TERN_MESSAGE_MAX;
+         *length += got > 0 ? (size_t)got : 0) {
+        if (*length == room) {
+            char *larger = realloc(*bytes, (room = room > 0 ? 2 * room : 65536) + 1);
             if (larger == NULL)
-                free(buffer);
-            buffer = larger;
+                return tern_fail(error, TERN_NO_MEMORY, "out of memory while reading %s", path);
+            *bytes = larger;
         }
+        got = read_some(fd, *bytes + *length, room - *length);
     }
-    if (buffer == NULL)
-        return tern_fail(error, TERN_NO_MEMORY, "out of memory while reading %s", path);
-    buffer[filled] = '\0';
-    *bytes = buffer;
-    *length = filled;
+    if (got < 0 && errno == EINTR)
+        return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+    if (got < 0)
+        return tern_fail(error, TERN_USAGE, "cannot read %s: %s", path, strerror(errno));
+    if (got > 0)
+        return tern_fail(error, TERN_USAGE, "%s is longer than %d MiB", path,
+                         TERN_MESSAGE_MAX >> 20);
+    (*bytes)[*length] = '\0';
     return TERN_OK;
 }
 
 enum tern_status read_all(const char *path, char **bytes, size_t *length, struct tern_error *error)
 {
-    if (strcmp(path, "-") == 0)
-        return read_descriptor(STDIN_FILENO, "standard input", bytes, length, error);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool standard = strcmp(path, "-") == 0;
+    const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return tern_fail(error, TERN_USAGE, "cannot open %s: %s", path, strerror(errno));
-    const enum tern_status status = read_descriptor(fd, path, bytes, length, error);
-    close(fd);
+    const enum tern_status status =
+        read_descriptor(fd, standard ? "standard input" : path, bytes, length, error);
+    if (!standard)
+        close(fd);
+    if (status != TERN_OK)
+        free(*bytes);
     return status;
 }
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { POLL_NS = 200 * 1000 * 1000, LONGEST_TIME = 24 };
@@ -172,7 +171,7 @@ static void follow(const struct wish *wish, FILE **file, const char *path)
             fclose(*file);
             *file = next;
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+            client_poll(NULL, 0, POLL_NS);
         }
     }
 }

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The client looks, since looking takes long for large processes and must not delay the service. */
@@ -114,11 +113,9 @@ static enum tern_status show(struct client *client, bool as_json, bool again,
 static enum tern_status watch(struct client *client, double seconds, bool as_json,
                               struct tern_error *error)
 {
-    const struct timespec pause = {.tv_sec = (time_t)seconds,
-                                   .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     enum tern_status status = show(client, as_json, true, error);
     while (status == TERN_OK && fflush(stdout) == 0 && !ferror(stdout)) {
-        nanosleep(&pause, NULL);
+        client_poll(NULL, 0, (int64_t)(seconds * 1e9));
         if (client_interrupted())
             return tern_fail(error, TERN_INTERRUPTED, "interrupted");
         status = show(client, as_json, true, error);
