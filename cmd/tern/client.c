@@ -123,8 +123,9 @@ static enum tern_status take_error(const struct tern_message *reply, struct tern
     size_t length;
     const char *text = tern_message_text(reply, TERN_F_TEXT, &length);
     const uint64_t status = tern_message_u64(reply, TERN_F_STATUS, TERN_FAILED);
-    return tern_fail(error, status == 0 ? TERN_FAILED : (enum tern_status)status, "%.*s",
-                     (int)length, text != NULL ? text : "");
+    return tern_fail(error,
+                     status == 0 || status > UINT8_MAX ? TERN_FAILED : (enum tern_status)status,
+                     "%.*s", (int)length, text != NULL ? text : "");
 }
 
 /* Progress of a call that is not known to the caller. */

@@ -121,6 +121,13 @@ class Screen(ServiceTest):
         entry, = json.loads(self.shown("ls", "--json", env=env))
         self.assertEqual(entry["name"], "one")
         self.assertIn("\ufffd", entry["path"])
+        shutil.copy(self.model, cache + b"/here.gguf")
+        for args, more in ((["info", "here.gguf"], {"cwd": cache}), (["run", cache + b"/here.gguf", "hi"], {}),
+                           (["import", "here.gguf"], {"cwd": cache}), (["run", "one", "hi"], {"env": env})):
+            done = subprocess.run([self.service.program, *args], **{"env": self.service.env, **more}, timeout=20,
+                                  stdin=subprocess.DEVNULL, capture_output=True)
+            self.assertEqual(done.returncode, 2, (args, done))
+            self.assertRegex(done.stderr, rb"^tern: the model's path is not UTF-8: .*\.gguf; rename .*\n$")
 
 
 if __name__ == "__main__":
