@@ -121,10 +121,32 @@ enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struc
     return status;
 }
 
+/* Past stdio, which loses what a signal keeps it from writing. Whoever asked for the end does not
+ * wait for a reader that takes nothing (a terminal after Ctrl-S): the rest is left out. */
+static bool write_through(const char *bytes, size_t length)
+{
+    struct pollfd item = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    while (length > 0) {
+        const ssize_t written = write(STDOUT_FILENO, bytes, length);
+        if (written < 0 && errno == EAGAIN)
+            client_poll(&item, 1, -1);
+        if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
+            if (client_interrupted())
+                return true;
+            continue;
+        }
+        if (written < 0)
+            return false;
+        bytes += written;
+        length -= (size_t)written;
+    }
+    return true;
+}
+
 bool write_out(const void *bytes, size_t length)
 {
     answer_on_screen |= length > 0 && isatty(STDOUT_FILENO);
-    if (fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0)
+    if (fflush(stdout) == 0 && write_through(bytes, length))
         return true;
     output_failed(errno);
     return false;
