@@ -64,13 +64,28 @@ void client_catch_signals(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
+/* The first socket starts libzmq's threads. They are to begin with all signals blocked: they block
+ * them themselves only a moment later, and one that they took would not wake the thread that waits.
+ */
+static void *new_socket(void *context)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    void *socket = zmq_socket(context, ZMQ_DEALER);
+    const int reason = errno;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = reason;
+    return socket;
+}
+
 static enum tern_status connect_socket(struct client *client, struct tern_error *error)
 {
     const int linger = 200, high_water = 0;
     client->context = zmq_ctx_new();
     if (client->context == NULL)
         return tern_fail(error, TERN_FAILED, "cannot create a ZeroMQ context");
-    client->socket = zmq_socket(client->context, ZMQ_DEALER);
+    client->socket = new_socket(client->context);
     if (client->socket == NULL)
         return tern_fail(error, TERN_FAILED, "cannot create a socket: %s", zmq_strerror(errno));
     zmq_setsockopt(client->socket, ZMQ_LINGER, &linger, sizeof linger);

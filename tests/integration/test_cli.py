@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -307,6 +308,18 @@ class Daemon(unittest.TestCase):
             self.assertEqual((client.wait(5), client.communicate()[1]), (130, b"tern: interrupted\n"), args)
             kill(pid, signal.SIGCONT)
         wait_until(lambda: self.service.tern("ps").code == 0, 5, "the service answers")
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
+    def test_libraries_threads_take_no_signals(self):
+        """From their first moment: what one of them took would not wake the thread that waits."""
+        self.service.good("info", self.model)
+        trace = self.service.root / "trace"
+        subprocess.run(["strace", "-f", "-o", trace, "-e", "trace=rt_sigprocmask", TERN, "ps"], env=self.service.env,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=True)
+        calls = [line.split(maxsplit=1) for line in trace.read_text().splitlines() if "rt_sigprocmask(" in line]
+        others = [call for pid, call in calls if pid != calls[0][0]]
+        self.assertTrue(others)
+        self.assertFalse([call for call in others if "SIG_SETMASK, []" in call])
 
     def test_stop_tells_of_a_folder_it_cannot_use(self):
         self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "nowhere")
