@@ -8,8 +8,11 @@
 #ifndef TERN_DOOR_H
 #define TERN_DOOR_H
 
+#include "proto/status.h"
+
 /* Raises the limit of open files as far as allowed and decides how many connections may take; says
- * so in the log where that is few. Before any other thread exists. */
-void tern_door_open(void);
+ * so in the log where that is few. TERN_NO_SERVICE where nobody could be served. Before any other
+ * thread exists. */
+enum tern_status tern_door_open(struct tern_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 #include "cmd/tern/client.h"
 
 #include "cmd/tern/output.h"
+#include "proto/threads.h"
 #include "proto/wait.h"
 #include <errno.h>
 #include <signal.h>
@@ -64,32 +65,37 @@ void client_catch_signals(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-/* The first socket starts libzmq's threads. They are to begin with all signals blocked: they block
- * them themselves only a moment later, and one that they took would not wake the thread that waits.
- */
-static void *new_socket(void *context)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    void *socket = zmq_socket(context, ZMQ_DEALER);
-    const int reason = errno;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    errno = reason;
-    return socket;
-}
-
-static enum tern_status connect_socket(struct client *client, struct tern_error *error)
+static enum tern_status new_socket(struct client *client, struct tern_error *error)
 {
     const int linger = 200, high_water = 0;
+    if (tern_threads_fit(error) != TERN_OK)
+        return error->status;
     client->context = zmq_ctx_new();
     if (client->context == NULL)
         return tern_fail(error, TERN_FAILED, "cannot create a ZeroMQ context");
-    client->socket = new_socket(client->context);
+    client->socket = zmq_socket(client->context, ZMQ_DEALER);
     if (client->socket == NULL)
         return tern_fail(error, TERN_FAILED, "cannot create a socket: %s", zmq_strerror(errno));
     zmq_setsockopt(client->socket, ZMQ_LINGER, &linger, sizeof linger);
     zmq_setsockopt(client->socket, ZMQ_RCVHWM, &high_water, sizeof high_water);
+    return TERN_OK;
+}
+
+/* The first socket starts libzmq's threads. They are to begin with all signals blocked: they block
+ * them themselves only a moment later, and one that they took would not wake the thread that waits.
+ */
+static enum tern_status make_socket(struct client *client, struct tern_error *error)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    const enum tern_status status = new_socket(client, error);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return status;
+}
+
+static enum tern_status connect_socket(struct client *client, struct tern_error *error)
+{
     if (zmq_connect(client->socket, client->runtime.clients) != 0)
         return tern_fail(error, TERN_NO_SERVICE, "cannot connect to %s: %s",
                          client->runtime.clients, zmq_strerror(errno));
@@ -277,15 +283,17 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
     }
     if (interrupted)
         return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+    const int holder = tern_runtime_holder(&client->runtime);
     return tern_fail(error, TERN_NO_SERVICE,
-                     "the service (process %d) does not answer; kill -9 ends it if that stays so",
-                     tern_runtime_holder(&client->runtime));
+                     "the service (process %d) does not answer; kill -9 %d ends it", holder,
+                     holder);
 }
 
 static enum tern_status connect_once(struct client *client, bool start, struct tern_error *error)
 {
-    enum tern_status status = TERN_OK;
-    if (tern_runtime_holder(&client->runtime) == 0)
+    /* Before the service starts its threads, so that a limit is met where it can be told. */
+    enum tern_status status = make_socket(client, error);
+    if (status == TERN_OK && tern_runtime_holder(&client->runtime) == 0)
         status = start ? service_start(&client->runtime, error)
                        : tern_fail(error, TERN_NO_SERVICE,
                                    "no service runs; tern run starts one, and so does tern serve");
@@ -307,8 +315,11 @@ enum tern_status client_open(struct client *client, bool start, struct tern_erro
         status = connect_once(client, start, error);
     if (status == TERN_NO_SERVICE && error->message[0] == '\0')
         status = connect_once(client, start, error);
-    if (status == TERN_NO_SERVICE && error->message[0] == '\0')
-        tern_fail(error, status, "the service ended as soon as it was reached; try again");
+    if (status == TERN_NO_SERVICE && error->message[0] == '\0') {
+        char log[1200];
+        service_log(&client->runtime, log, sizeof log);
+        tern_fail(error, status, "the service ended as soon as it was reached; see %s", log);
+    }
     return status;
 }
 

@@ -1,11 +1,12 @@
 /* tern: the command line client. Finds the verb and hands over; all else is in verb_*.c. */
 #include "cmd/tern/output.h"
+#include "cmd/tern/standard_files.h"
 #include "cmd/tern/verbs.h"
 
-#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 static const struct verb verbs[] = {
     {"run", "MODEL [PROMPT...]", "Answer a prompt. Starts the service when none runs.",
@@ -135,19 +136,18 @@ static void print_usage(FILE *out)
         "context, 5 not supported, 6 request given up, 7 no service, 130 interrupted\n");
 }
 
-/* Whoever started this may have closed the standard descriptors; a socket that took the number of
- * one would be read or written to. What stands there now fails with a message. */
-static void fill_standard_files(void)
+/* What the caller's limits and mask would break: a file over the size limit is an error to tell of,
+ * and the owner can use what is made. */
+static void prepare_process(void)
 {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 &&
-            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
-            return;
+    standard_files_prepare();
+    signal(SIGXFSZ, SIG_IGN);
+    umask(umask(0) & ~(mode_t)S_IRWXU);
 }
 
 int main(int argc, char **argv)
 {
-    fill_standard_files();
+    prepare_process();
     if (argc < 2) {
         print_usage(stderr);
         return TERN_USAGE;

@@ -92,13 +92,46 @@ void service_log(const struct tern_runtime *runtime, char *path, size_t room)
         snprintf(path, room, "%s/ternd.log", runtime->folder);
 }
 
+static off_t size_of(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? info.st_size : 0;
+}
+
+/* Why it ended: the last line it wrote, if it could write one, without time, level and program. */
+static enum tern_status tell_why(const char *log, off_t before, struct tern_error *error)
+{
+    char text[400];
+    const int fd = open(log, O_RDONLY | O_CLOEXEC);
+    const off_t size = size_of(log), room = (off_t)sizeof text - 1;
+    if (before > size) /* the file before this one was full */
+        before = 0;
+    const off_t from = size - before > room ? size - room : before;
+    const ssize_t got = fd >= 0 ? pread(fd, text, sizeof text - 1, from) : 0;
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return tern_fail(error, TERN_NO_SERVICE,
+                         "the service could not start, and could not write its log %s (is the disk "
+                         "full?)",
+                         log);
+    text[got - (text[got - 1] == '\n')] = '\0';
+    const char *line = strrchr(text, '\n');
+    line = line != NULL ? line + 1 : text;
+    const char *words = strstr(line, " ternd: ");
+    return tern_fail(error, TERN_NO_SERVICE, "the service could not start: %s; see %s",
+                     words != NULL ? words + strlen(" ternd: ") : line, log);
+}
+
 enum tern_status service_start(const struct tern_runtime *runtime, struct tern_error *error)
 {
     char program[1200], log[1200];
+    off_t before = 0;
     pid_t pid;
     enum tern_status status = service_program(program, sizeof program, error);
     if (status == TERN_OK) {
         choose_log(runtime, log, sizeof log);
+        before = size_of(log);
         status = spawn_service(program, log, &pid, error);
     }
     if (status != TERN_OK)
@@ -109,7 +142,7 @@ enum tern_status service_start(const struct tern_runtime *runtime, struct tern_e
         int how;
         /* Ended: of itself, or because another one was quicker (then the lock is held). */
         if (waitpid(pid, &how, WNOHANG) == pid && tern_runtime_holder(runtime) == 0)
-            return tern_fail(error, TERN_NO_SERVICE, "the service could not start; see %s", log);
+            return tell_why(log, before, error);
         if (client_interrupted())
             return tern_fail(error, TERN_INTERRUPTED, "interrupted");
         if (tern_now_ns() > deadline)

@@ -144,7 +144,8 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     const struct option options[] = {
         SAMPLING_OPTIONS(run.sampling),
         {"system", OPTION_TEXT, &run.system, "TEXT", "system message of the chat", 0, 0, NULL},
-        {"raw", OPTION_FLAG, &run.raw, NULL, "no chat template: continue the text", 0, 0, NULL},
+        {"raw", OPTION_FLAG, &run.raw, NULL,
+         "no chat template: continue the text, behind BOS if the file says so", 0, 0, NULL},
         {"tokens", OPTION_TEXT, &run.tokens, "FILE", "JSON list of ids in place of a prompt", 0, 0,
          NULL},
         {"ids", OPTION_FLAG, &run.ids, NULL, "print the ids as a JSON list in place of text", 0, 0,

@@ -14,7 +14,7 @@ static enum tern_status read_template(const struct tern_catalog *catalog,
     static const char key[] = "tokenizer.chat_template";
     struct tern_string text;
     *out = NULL;
-    if (!tern_catalog_string(catalog, key, &text))
+    if (!tern_catalog_string(catalog, key, &text) || text.length == 0)
         return tern_fail(error, TERN_UNSUPPORTED,
                          "the model has no chat template (tokenizer.chat_template); use --raw");
     return tern_template_parse(key, text, out, error);
@@ -63,7 +63,7 @@ static json_t *chat_variables(const struct tern_chat_message *messages, size_t c
                      "add_generation_prompt", 1);
 }
 
-/* What the messages hold does not parse special tokens, what the template writes does. */
+/* What the messages hold parses neither special tokens nor tags, what the template writes does. */
 static enum tern_status tokenize(const struct tern_tokenizer *tokenizer,
                                  const struct tern_rendered *rendered, struct tern_ids *out,
                                  struct tern_error *error)
@@ -78,7 +78,8 @@ static enum tern_status tokenize(const struct tern_tokenizer *tokenizer,
     for (size_t i = 0; i < rendered->length; i++) {
         if (i == 0 || rendered->input[i] != rendered->input[i - 1])
             pieces[count++] = (struct tern_text){.bytes = rendered->text + i,
-                                                 .parse_special = !rendered->input[i]};
+                                                 .parse_special = !rendered->input[i],
+                                                 .users = rendered->input[i]};
         pieces[count - 1].length++;
     }
     const enum tern_status status = tern_tokenize(tokenizer, pieces, count, false, out, error);

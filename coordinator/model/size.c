@@ -35,6 +35,16 @@ static uint64_t in_mib(uint64_t bytes)
     return (bytes + MIB - 1) / MIB;
 }
 
+/* asked: for this context. Fewer rows at a time need smaller buffers. */
+static const char *remedy(const struct tern_sizes *sizes, uint64_t room, bool asked)
+{
+    const bool rows = sizes->activations > sizes->total - room;
+    if (asked)
+        return rows ? "use a smaller --ctx or --batch, or free memory"
+                    : "use a smaller --ctx or free memory";
+    return rows ? "use a smaller --batch or free memory" : "free memory";
+}
+
 static enum tern_status refuse(const struct tern_sizes *sizes, uint32_t context, uint64_t room,
                                bool asked, struct tern_error *error)
 {
@@ -44,7 +54,7 @@ static enum tern_status refuse(const struct tern_sizes *sizes, uint32_t context,
                      ", buffers %" PRIu64 "), %" PRIu64 " MiB may be used; %s",
                      in_mib(sizes->total - room), in_mib(sizes->total), in_mib(sizes->weights),
                      context, in_mib(sizes->kv), in_mib(sizes->total - sizes->weights - sizes->kv),
-                     room / MIB, asked ? "use a smaller --ctx or free memory" : "free memory");
+                     room / MIB, remedy(sizes, room, asked));
 }
 
 /* The largest multiple of a page's positions that fits; *sizes is for it. */

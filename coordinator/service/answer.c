@@ -44,6 +44,18 @@ void tern_answer_chosen(struct tern_request *request, uint32_t token, const floa
     answer->chance_count += more;
 }
 
+/* Control tokens are left out of the text; one that a stop text spells ends the answer all the
+ * same. */
+static bool is_stop_token(const struct tern_request *request, const uint32_t *id)
+{
+    const struct tern_tokenizer *tokenizer = request->model->file->tokenizer;
+    size_t length;
+    if (id == NULL || request->answer.stops == NULL || !tern_token_is_control(tokenizer, *id))
+        return false;
+    const char *bytes = tern_token_bytes(tokenizer, *id, &length);
+    return tern_stops_name(request->answer.stops, bytes, length);
+}
+
 /* Text of one more id, or of what was held back when the answer is over (id NULL), past the stop
  * texts. Ids without text in the vocabulary have none (models may have more rows than tokens). */
 static enum tern_status add_text(struct tern_request *request, const uint32_t *id, char **text,
@@ -56,6 +68,11 @@ static enum tern_status add_text(struct tern_request *request, const uint32_t *i
     size_t bytes = 0;
     if (tokenizer == NULL || (!last && *id >= tern_vocabulary(tokenizer)))
         return TERN_OK;
+    if (is_stop_token(request, id)) {
+        const enum tern_status ended = add_text(request, NULL, text, length, stopped, error);
+        *stopped = true;
+        return ended;
+    }
     enum tern_status status = tern_decode(tokenizer, &answer->decoder, id, !last, true, last,
                                           stops ? &piece : text, stops ? &bytes : length, error);
     if (stops && status == TERN_OK)

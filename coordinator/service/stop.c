@@ -111,6 +111,14 @@ static uint32_t step(struct tern_stops *stops, char byte, uint32_t *longest_stat
     return found;
 }
 
+bool tern_stops_name(const struct tern_stops *stops, const char *bytes, size_t length)
+{
+    for (uint32_t i = 0; i < stops->count; i++)
+        if (stops->stop[i].length == length && memcmp(stops->stop[i].text, bytes, length) == 0)
+            return true;
+    return false;
+}
+
 static bool append(char **to, size_t *length, const char *bytes, size_t count)
 {
     char *grown = realloc(*to, *length + count + 1);

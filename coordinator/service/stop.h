@@ -28,6 +28,9 @@ enum tern_status tern_stops_feed(struct tern_stops *stops, const char *bytes, si
                                  char **out, size_t *out_length, bool *stopped,
                                  struct tern_error *error);
 
+/* Is this one of the texts, whole? */
+bool tern_stops_name(const struct tern_stops *stops, const char *bytes, size_t length);
+
 /* The answer is over: appends what was held back. */
 enum tern_status tern_stops_end(struct tern_stops *stops, char **out, size_t *out_length,
                                 struct tern_error *error);

@@ -34,6 +34,13 @@ static bool only_spaces(struct tern_string text)
     return true;
 }
 
+/* Byte-level vocabularies have tags of chats among their user-defined tokens (<think>,
+ * <tool_call>); those of SentencePiece are words that texts consist of, also Gemma's <table>. */
+static bool is_markup(const struct vocabulary *v, struct tern_string text)
+{
+    return v->form == VOCABULARY_BYTE_LEVEL && (text.bytes[0] == '<' || text.bytes[0] == '[');
+}
+
 /* The text to look for. SentencePiece files write runs of U+2581 as spaces, but the token is the
  * literal run; runs of spaces become it by merging. */
 static size_t write_text(const struct vocabulary *v, struct tern_string text, char *out)
@@ -115,6 +122,7 @@ enum tern_status added_read(const struct tern_catalog *catalog, const struct voc
             .offset = used,
             .length = (uint16_t)length,
             .control = type != TOKEN_USER_DEFINED,
+            .markup = is_markup(vocabulary, text),
             .id = id,
         };
         used += (uint32_t)length;
@@ -145,9 +153,15 @@ static uint32_t lower_bound(const struct added *added, uint32_t low, uint32_t hi
     return low;
 }
 
-const struct added_token *added_match(const struct added *added, const char *text, size_t length,
-                                      size_t control_length)
+static size_t limit_of(const struct added_token *token, const struct added_limits *limits)
 {
+    return token->control ? limits->control : token->markup ? limits->markup : limits->other;
+}
+
+const struct added_token *added_match(const struct added *added, const char *text,
+                                      const struct added_limits *limits)
+{
+    const size_t length = limits->other;
     if (length == 0)
         return NULL;
     uint32_t low = added->first[(unsigned char)text[0]];
@@ -156,7 +170,7 @@ const struct added_token *added_match(const struct added *added, const char *tex
     for (size_t depth = 1; low < high; depth++) {
         /* token[low] is the shortest of those that agree so far. */
         if (added->token[low].length == depth) {
-            if (!added->token[low].control || depth <= control_length)
+            if (depth <= limit_of(&added->token[low], limits))
                 best = &added->token[low];
             low++;
         }

@@ -14,6 +14,7 @@ struct added_token {
     uint32_t offset; /* into text */
     uint16_t length; /* 1 .. 3 * ADDED_LONGEST: spaces may be written as U+2581 */
     bool control;    /* CONTROL or UNKNOWN: only where special tokens are parsed */
+    bool markup;     /* like "<think>": not in what a user wrote */
     uint32_t id;
 };
 
@@ -31,10 +32,14 @@ enum tern_status added_read(const struct tern_catalog *catalog, const struct voc
                             struct added *out, struct tern_error *error);
 void added_free(struct added *added);
 
-/* The longest added token at text[0]: control tokens only up to `control_length` bytes, others up
- * to `length`. NULL if none. */
-const struct added_token *added_match(const struct added *added, const char *text, size_t length,
-                                      size_t control_length);
+/* How many bytes a token of each kind may take. */
+struct added_limits {
+    size_t control, markup, other;
+};
+
+/* The longest added token at the beginning of the text that its limit allows. NULL if none. */
+const struct added_token *added_match(const struct added *added, const char *text,
+                                      const struct added_limits *limits);
 
 /* The added token with exactly this text, or NULL. */
 const struct added_token *added_find(const struct added *added, const char *text, size_t length);

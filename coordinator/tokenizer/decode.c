@@ -9,6 +9,11 @@ static bool is_control(const struct tern_tokenizer *t, uint32_t id)
     return t->vocabulary.type[id] == TOKEN_CONTROL || t->vocabulary.type[id] == TOKEN_UNKNOWN;
 }
 
+bool tern_token_is_control(const struct tern_tokenizer *tokenizer, uint32_t id)
+{
+    return is_control(tokenizer, id);
+}
+
 /* The bytes of an id at this place of a sequence. */
 static const char *next_bytes(const struct tern_tokenizer *t, struct tern_decoder *decoder,
                               uint32_t id, size_t *length)

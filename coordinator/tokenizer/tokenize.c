@@ -100,22 +100,33 @@ static enum tern_status add_plain(struct parts *parts, const char *text, size_t 
                     error);
 }
 
-/* Where the run of pieces that parse special tokens ends, for the piece that holds a position. */
+static bool parses_special(const struct tern_text *piece)
+{
+    return piece->parse_special;
+}
+
+static bool parses_markup(const struct tern_text *piece)
+{
+    return !piece->users;
+}
+
+/* Where the run of pieces that parse tokens of a kind ends, for the piece that holds a position. */
 struct special_run {
+    bool (*parses)(const struct tern_text *piece);
     const struct tern_text *piece;
     size_t count, next; /* next piece to look at */
     size_t piece_end;   /* end of the pieces looked at */
     size_t run_end;     /* end of the run; 0 if this piece parses none */
 };
 
-static size_t special_length(struct special_run *run, size_t at)
+static size_t run_length(struct special_run *run, size_t at)
 {
     while (at >= run->piece_end && run->next < run->count) {
-        const bool special = run->piece[run->next].parse_special;
+        const bool parses = run->parses(&run->piece[run->next]);
         run->piece_end += run->piece[run->next++].length;
-        if (special && run->run_end < run->piece_end) {
+        if (parses && run->run_end < run->piece_end) {
             run->run_end = run->piece_end;
-            for (size_t i = run->next; i < run->count && run->piece[i].parse_special; i++)
+            for (size_t i = run->next; i < run->count && run->parses(&run->piece[i]); i++)
                 run->run_end += run->piece[i].length;
         }
     }
@@ -126,14 +137,17 @@ static enum tern_status cut_parts(const struct tern_text *pieces, size_t count, 
                                   size_t length, struct parts *parts, struct tern_error *error)
 {
     const struct added *const added = &parts->tokenizer->added;
-    struct special_run run = {.piece = pieces, .count = count};
+    struct special_run special = {.parses = parses_special, .piece = pieces, .count = count};
+    struct special_run markup = {.parses = parses_markup, .piece = pieces, .count = count};
     size_t plain = 0;
     for (size_t at = 0; at < length;) {
         const unsigned char byte = (unsigned char)text[at];
-        const struct added_token *token =
-            added->first[byte] == added->first[byte + 1]
-                ? NULL
-                : added_match(added, text + at, length - at, special_length(&run, at));
+        const struct added_token *token = NULL;
+        if (added->first[byte] != added->first[byte + 1])
+            token = added_match(added, text + at,
+                                &(struct added_limits){.control = run_length(&special, at),
+                                                       .markup = run_length(&markup, at),
+                                                       .other = length - at});
         if (token == NULL) {
             at++;
             continue;

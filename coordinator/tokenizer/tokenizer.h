@@ -21,11 +21,13 @@ void tern_tokenizer_free(struct tern_tokenizer *tokenizer);
 const char *tern_tokenizer_warning(const struct tern_tokenizer *tokenizer);
 
 /* Text in pieces that are encoded as one text; special (control) tokens are recognized only where
- * they lie wholly in pieces that allow it. How user text never becomes a control token. */
+ * they lie wholly in pieces that allow it, and tags of chats like <think> not where a piece is a
+ * user's. How user text never becomes a control token. */
 struct tern_text {
     const char *bytes; /* valid UTF-8 in all */
     size_t length;
     bool parse_special; /* false: control tokens in it are plain text (USER_DEFINED ones are not) */
+    bool users;         /* tags are plain text, too */
 };
 
 struct tern_ids {
@@ -49,6 +51,9 @@ int64_t tern_bos(const struct tern_tokenizer *tokenizer); /* -1: none */
 /* The bytes of one token as HF's decode gives them (control tokens by their text). *length may be
  * 0. Valid as long as the tokenizer. id < tern_vocabulary. */
 const char *tern_token_bytes(const struct tern_tokenizer *tokenizer, uint32_t id, size_t *length);
+
+/* Is it no part of a text? id < tern_vocabulary. */
+bool tern_token_is_control(const struct tern_tokenizer *tokenizer, uint32_t id);
 
 /* Streaming decoder: what the sequence so far decodes to, minus what was given out before. Never
  * gives half a character: bytes that could still become one are held back until `last`. */

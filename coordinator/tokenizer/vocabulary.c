@@ -88,6 +88,27 @@ static size_t write_bytes(const struct vocabulary *v, uint32_t id, struct tern_s
     return 1;
 }
 
+static bool is_between(struct tern_string text, const char *first, const char *last)
+{
+    const size_t before = strlen(first), after = strlen(last);
+    return text.length >= before + after && memcmp(text.bytes, first, before) == 0 &&
+           memcmp(text.bytes + text.length - after, last, after) == 0;
+}
+
+/* Files of older converters call tokens that begin and end turns user-defined, as if a user's text
+ * could hold them; newer ones go by how they look, as this does. */
+static bool looks_special(struct tern_string text)
+{
+    static const char *const names[] = {"<s>",          "</s>", "<bos>", "<eos>", "<start_of_turn>",
+                                        "<end_of_turn>"};
+    if (is_between(text, "<|", "|>") || is_between(text, "<\uff5c", "\uff5c>"))
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == text.length && memcmp(names[i], text.bytes, text.length) == 0)
+            return true;
+    return false;
+}
+
 static enum tern_status read_types(const struct tern_catalog *catalog,
                                    const struct tern_array *tokens, struct vocabulary *v,
                                    struct tern_error *error)
@@ -110,6 +131,8 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
         if (!typed && v->form == VOCABULARY_SENTENCEPIECE &&
             named_byte(tern_array_string(tokens, id)) >= 0)
             v->type[id] = TOKEN_BYTE;
+        if (type == TOKEN_USER_DEFINED && looks_special(tern_array_string(tokens, id)))
+            v->type[id] = TOKEN_CONTROL;
     }
     /* Without types nothing else says that these are no text. */
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",

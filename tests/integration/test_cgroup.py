@@ -1,13 +1,16 @@
-"""Real control groups: threads under a CPU quota. What this machine does not let a test make is skipped, by name."""
+"""Real control groups: threads under a CPU quota, models under a memory limit. What this machine does not let a test make is skipped, by name."""
 import contextlib
 import os
 import pathlib
+import subprocess
 import time
 import unittest
 
+import gguf_files
 from harness import Service, models
 
 PERIOD = 100000
+MIB = 1 << 20
 
 
 def own_group(controller):
@@ -21,11 +24,11 @@ def own_group(controller):
 
 
 @contextlib.contextmanager
-def quota(microseconds):
-    """A group with so much CPU time in each period; removed once its processes are gone."""
+def control_group(*ways):
+    """A group made in the first of these ways, (controller, {file: value}), that works here; removed once its
+    processes are gone."""
     made = None
-    for controller, files in (("cpu", {"cpu.cfs_period_us": PERIOD, "cpu.cfs_quota_us": microseconds}),
-                              (None, {"cpu.max": f"{microseconds} {PERIOD}"})):
+    for controller, files in ways:
         with contextlib.suppress(OSError):
             above = own_group(controller)
             if above is None:
@@ -38,7 +41,7 @@ def quota(microseconds):
         if made is not None and made.is_dir():
             made.rmdir()
     if made is None or not made.is_dir():
-        raise unittest.SkipTest("this machine lets nobody make a control group with a CPU quota here")
+        raise unittest.SkipTest(f"this machine lets nobody make a control group with {list(ways[-1][1])[0]} here")
     try:
         yield made
     finally:
@@ -49,14 +52,27 @@ def quota(microseconds):
             time.sleep(0.05)
 
 
+def quota(microseconds):
+    """So much CPU time in each period."""
+    return control_group(("cpu", {"cpu.cfs_period_us": PERIOD, "cpu.cfs_quota_us": microseconds}),
+                         (None, {"cpu.max": f"{microseconds} {PERIOD}"}))
+
+
+def memory_limit(size):
+    return control_group(("memory", {"memory.limit_in_bytes": size}), (None, {"memory.max": size}))
+
+
+def joining(group):
+    """For preexec_fn: the command, and the service that it starts, are then in the group."""
+    return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
 class Quota(unittest.TestCase):
     def setUp(self):
         _, self.model, self.about = models()[0]
 
     def load(self, group, service, *options):
-        """Loads in the group: the service that this starts is then in it too."""
-        service.good("load", self.model, *options,
-                     preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())))
+        service.good("load", self.model, *options, preexec_fn=joining(group))
         return service.ps()["models"][0]["threads"]
 
     def test_half_a_core_is_one_thread(self):
@@ -80,9 +96,49 @@ class Quota(unittest.TestCase):
                 rows = service.good("bench", self.model, "-o", "json", "-p", 0, "-n", 100, "-r", 3, *options).json()
                 return max(rows[0]["samples_ts"])
 
+        # Alternated, the best of up to three each: others work on this machine too.
+        usual = many = 0
         with quota(PERIOD) as group:
-            best = speed(group)
-            self.assertGreaterEqual(speed(group, "--threads", 16), best / 2)
+            for _ in range(3):
+                usual = max(usual, speed(group))
+                many = max(many, speed(group, "--threads", 16))
+                if many >= usual / 2:
+                    return
+        self.assertGreaterEqual(many, usual / 2)
+
+
+class Memory(unittest.TestCase):
+    """Of the machine's memory, only what the group may have; Service keeps 256 MiB of it in reserve."""
+    LIMIT = 640 * MIB
+
+    def usable(self, service):
+        return service.good("info", self.model, "--json").json()["memory"]["available_bytes"]
+
+    def test_page_cache_counts_as_free(self):
+        _, self.model, _ = models()[0]
+        with memory_limit(self.LIMIT) as group, Service() as service:
+            service.good("load", self.model, preexec_fn=joining(group))
+            before = self.usable(service)
+            self.assertLessEqual(before, self.LIMIT - 256 * MIB)
+            self.assertGreater(before, self.LIMIT - 256 * MIB - 100 * MIB)
+            file = service.root / "read"
+            with file.open("wb") as out:
+                out.truncate(2 * self.LIMIT)
+            subprocess.run(["cat", file], stdout=subprocess.DEVNULL, check=True, preexec_fn=joining(group))
+            self.assertGreater(self.usable(service), before - 64 * MIB)
+
+    def test_the_limit_bounds_the_context(self):
+        with memory_limit(self.LIMIT) as group, Service() as service:
+            self.model = service.root / "wide.gguf"
+            model = gguf_files.base(width=64, heads=8, kv_heads=8, head_size=128)  # 4 KiB for each position
+            model.keys["llama.context_length"] = (gguf_files.U32, 1 << 20)
+            self.model.write_bytes(gguf_files.encode(model)[0])
+            result = service.good("load", self.model, preexec_fn=joining(group))
+            self.assertIn("memory does not allow the 1048576 trained", result.err + result.out.decode())
+            self.assertLess(service.ps()["models"][0]["context"] * 4096, self.LIMIT)
+            refused = service.tern("load", self.model, "--ctx", 1 << 18)
+            self.assertEqual(refused.code, 4, refused)
+            self.assertIn("MiB may be used", refused.err)
 
 
 if __name__ == "__main__":

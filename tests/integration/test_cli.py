@@ -166,6 +166,20 @@ class CommandLine(ServiceTest):
         self.assertEqual(run("2>&-", "run", self.model, "--raw", "-n", "3", "--stats", "hi").returncode, 0)
         self.assertEqual(run("2>&-", "run", self.model, "--temp", "x").returncode, 2)
 
+    def test_logits_into_what_is_no_plain_file(self):
+        """A pipe or a link is written, not replaced."""
+        tokens = self.service.tokens_file([1, 2, 3])
+        want = self.service.logits(self.model, [1, 2, 3])
+        pipe, link, target = (self.service.root / name for name in ("pipe", "link", "target"))
+        os.mkfifo(pipe)
+        link.symlink_to(target)
+        process = self.service.start("logits", self.model, "--tokens", tokens, "-o", pipe)
+        self.assertEqual(pipe.read_bytes(), want)
+        process.communicate(timeout=20)
+        self.service.good("logits", self.model, "--tokens", tokens, "-o", link)
+        self.assertEqual(target.read_bytes(), want)
+        self.assertTrue(pipe.is_fifo() and link.is_symlink())
+
     def test_reading_input_can_be_interrupted(self):
         process = self.service.start("run", self.model, "-", stdin=subprocess.PIPE)
         reads = pathlib.Path(f"/proc/{process.pid}/wchan")
@@ -320,6 +334,17 @@ class Daemon(unittest.TestCase):
         others = [call for pid, call in calls if pid != calls[0][0]]
         self.assertTrue(others)
         self.assertFalse([call for call in others if "SIG_SETMASK, []" in call])
+
+    def test_a_stopped_service_is_told(self):
+        self.service.good("run", self.model, "--raw", "-n", 1, "hi")
+        pid = self.service.coordinator_pid()
+        kill(pid, signal.SIGSTOP)
+        try:
+            result = self.service.tern("stop")
+        finally:
+            kill(pid, signal.SIGCONT)
+        self.assertEqual((result.code, result.err.count("\n")), (7, 1), result)
+        self.assertIn(f"kill -9 {pid}", result.err)
 
     def test_stop_tells_of_a_folder_it_cannot_use(self):
         self.service.env["XDG_RUNTIME_DIR"] = str(self.service.root / "nowhere")

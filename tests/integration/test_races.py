@@ -437,8 +437,7 @@ class Folders(unittest.TestCase):
         shutil.rmtree(self.runtime / "tern")
         self.service.good("tokenize", self.model, stdin="hi")  # another service
         self.assertNotEqual(self.service.coordinator_pid(), pid)
-        os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not alive(pid), 5, "the old one ended")
+        wait_until(lambda: not alive(pid), 5, "the old one ended, which nobody could reach")
         self.service.good("tokenize", self.model, stdin="hi")
 
     def test_files_of_no_size(self):

@@ -226,8 +226,8 @@ class EndTokens(unittest.TestCase):
         tokens, _, kinds = gguf_files.vocabulary()
         with Service() as service:
             path = service.root / "ends.gguf"
-            for name in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|im_start|>"):
-                for kind in (3, 1):
+            for name in ("<|im_end|>", "<|eot_id|>", "<|EOT|>", "<end_of_turn>", "<|im_start|>"):
+                for kind in (3, 4, 1):  # 4: what older converters write
                     model = gguf_files.base()
                     for key, values in (("tokens", (gguf_files.STRING, tokens[:-1] + [name])),
                                         ("token_type", (gguf_files.I32, kinds[:-1] + [kind]))):
@@ -235,10 +235,14 @@ class EndTokens(unittest.TestCase):
                     path.write_bytes(gguf_files.encode(model)[0])
                     answer = service.good("run", path, "--raw", "--json", "-n", 5, "--bias",
                                           f"{len(tokens) - 1}=10000", "hi").json()
-                    ends = kind == 3 and name != "<|im_start|>"
+                    ends = kind != 1 and name != "<|im_start|>"
                     self.assertEqual(answer["reason"], "stop" if ends else "length", (name, kind))
                     if ends:
                         self.assertEqual(answer["text"], "")
+                    elif kind != 1:  # a stop text may spell it, though the text never shows it
+                        answer = service.good("run", path, "--raw", "--json", "-n", 5, "--stop", name, "--bias",
+                                              f"{len(tokens) - 1}=10000", "hi").json()
+                        self.assertEqual((answer["reason"], answer["text"], answer["tokens"]), ("stop", "", 1))
 
 
 @unittest.skipUnless((REAL / "smollm2-135m.gguf").exists(), "the demo model was not fetched")

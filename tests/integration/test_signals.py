@@ -132,6 +132,8 @@ class Signals(unittest.TestCase):
                 pid = self.service.worker()["pid"]
                 kill(pid, signal.SIGSTOP)
                 began = time.monotonic()
+                for command in (("ps", "--json"), ("info", self.model), ("tokenize", self.model)):
+                    self.service.good(*command, timeout=2)  # nothing else waits for it
                 self.assertEqual(self.ids(), self.want)
                 self.assertLess(time.monotonic() - began, 15)
                 self.assertFalse(alive(pid))

@@ -248,8 +248,8 @@ static void ask_text(const struct tern_tokenizer *tokenizer, const struct table 
     const size_t first = size / 2;
     const char *text = (const char *)bytes;
     const struct tern_text pieces[] = {
-        {text, first, (how & ASK_SPECIAL_FIRST) != 0},
-        {text + first, size - first, (how & ASK_SPECIAL_SECOND) != 0},
+        {text, first, (how & ASK_SPECIAL_FIRST) != 0, (how & ASK_SPECIAL_FIRST) == 0},
+        {text + first, size - first, (how & ASK_SPECIAL_SECOND) != 0, false},
     };
     struct tern_ids ids;
     struct tern_error error;

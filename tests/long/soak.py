@@ -2,10 +2,11 @@
 
 usage: soak.py [--minutes N] [--clients N] [--seed N] [--model GGUF] [--second GGUF] [--keep FILE]
 
-Answers are computed first, on the undisturbed service (--keep FILE remembers them between runs). Then clients
-send them at random: some are interrupted (Ctrl-C), killed, or stopped for a while. The CPU worker is killed and
-stopped, a second model is loaded and unloaded, and its loader killed and stopped. At the end: a table of
-figures, and exit 1 if an answer was wrong, memory kept growing, or a descriptor, process or file was left.
+Answers are computed first, on the undisturbed service (--keep FILE remembers them between runs): text, JSON with
+log-probabilities, chats. Then clients send them at random: some are interrupted (Ctrl-C), killed, or stopped for a
+while, and a stranger sends damaged messages. The CPU worker is killed and stopped, a second model is loaded and
+unloaded, and its loader killed and stopped. At the end: a table of figures,
+and exit 1 if an answer was wrong, memory kept growing, or a descriptor, process or file was left.
 """
 import argparse
 import hashlib
@@ -21,6 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 from harness import REAL, Service, alive  # noqa: E402
+from raw_client import RawClient, pack  # noqa: E402
 
 REQUESTS = 60
 WORDS = ("the river stone light winter map of a with quiet seven engine and letter green why how to count "
@@ -28,19 +30,48 @@ WORDS = ("the river stone light winter map of a with quiet seven engine and lett
 GROWTH_KIB, SLOPE_KIB_PER_MINUTE = 4096, 100  # of the coordinator's own memory after warm-up: both is a leak
 
 
+class Request:
+    """What a client asks: plain text, one JSON object with log-probabilities, or a chat of several turns."""
+
+    def __init__(self, form, text, options):
+        self.form, self.text, self.options = form, text, options
+
+    def arguments(self, model):
+        return {"text": ["run", model, "-"], "json": ["run", model, "-", "--json"],
+                "chat": ["chat", model, "--json"]}[self.form] + self.options
+
+    def pieces(self, out):
+        """The output as a list whose beginning an ended client must have printed; without times, of whole turns."""
+        if self.form == "text":
+            return list(out)
+        found = [json.loads(line) for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
+        return [{key: one.get(key) for key in ("text", "answer", "ids", "reason", "tokens", "logprobs")}
+                for one in found if one["reason"] != "cancelled"]
+
+    def __str__(self):
+        return f"{self.form} {self.options} {self.text[:60]!r}"
+
+
 def make_requests(chance):
-    """(prompt, options) of every size, chat and raw, greedy and sampled."""
+    """Of every size and form, chat and raw, greedy and sampled, with and without texts that stop them."""
     found = []
     for i in range(REQUESTS):
-        words = chance.choice((1, 3, 10, 40, 150, 500))
-        options = ["-n", str(chance.choice((1, 5, 30, 120, 300)))]
-        if chance.random() < 0.5:
+        form = chance.choice(("text", "text", "json", "chat"))
+        lines = chance.randint(2, 4) if form == "chat" else 1
+        words = (1, 3, 10, 40, 150, 500) if lines == 1 else (2, 8, 30)
+        text = "\n".join(" ".join(chance.choices(WORDS, k=chance.choice(words))) for _ in range(lines))
+        options = ["-n", str(chance.choice((1, 5, 30, 120, 300) if lines == 1 else (5, 30, 60)))]
+        if form != "chat" and chance.random() < 0.5:
             options.append("--raw")
+        if form == "json":
+            options += ["--logprobs", str(chance.choice((0, 1, 5)))]
+        if chance.random() < 0.3:
+            options += ["--stop", chance.choice((" the", "e", ".", "\n\n", "é"))]
         if chance.random() < 0.6:
             options += ["--temp", f"{chance.uniform(0.1, 1.5):.2f}", "--seed", str(chance.randrange(1 << 32))]
         if chance.random() < 0.5:
             options.append("--ignore-eos")
-        found.append((" ".join(chance.choices(WORDS, k=words)), options))
+        found.append(Request(form, text, options))
     return found
 
 
@@ -100,11 +131,12 @@ class Soak:
         """The right answers."""
         keep = self.options.keep
         known = json.loads(keep.read_text()) if keep and keep.exists() else {}
-        for prompt, options in self.requests:
-            key = hashlib.sha256(json.dumps([str(self.options.model), prompt, options]).encode()).hexdigest()
+        for request in self.requests:
+            arguments = request.arguments(self.options.model)
+            key = hashlib.sha256(json.dumps([*map(str, arguments), request.text]).encode()).hexdigest()
             if key not in known:
-                known[key] = self.service.good("run", self.options.model, "-", *options, stdin=prompt, timeout=120).out.hex()
-            self.expected[prompt, *options] = bytes.fromhex(known[key])
+                known[key] = self.service.good(*arguments, stdin=request.text, timeout=120).out.hex()
+            self.expected[request] = request.pieces(bytes.fromhex(known[key]))
         if keep:
             keep.write_text(json.dumps(known))
         self.service.good("load", self.options.model)
@@ -114,10 +146,10 @@ class Soak:
     # ---- clients ----
 
     def one_request(self, chance):
-        prompt, options = chance.choice(self.requests)
-        want = self.expected[prompt, *options]
+        request = chance.choice(self.requests)
+        want = self.expected[request]
         fate = chance.choices(("finish", "interrupt", "kill", "stop"), (70, 12, 10, 8))[0]
-        process = self.service.start("run", self.options.model, "-", *options, stdin=subprocess.PIPE)
+        process = self.service.start(*request.arguments(self.options.model), stdin=subprocess.PIPE)
         timers = []
         if fate != "finish":
             number = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fate]
@@ -128,21 +160,22 @@ class Soak:
         for timer in timers:
             timer.start()
         try:
-            out, err = process.communicate(prompt.encode(), timeout=180)
+            out, err = process.communicate(request.text.encode(), timeout=180)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            self.fail(f"no answer within 180 s ({fate}): {options} {prompt[:60]!r}")
+            self.fail(f"no answer within 180 s ({fate}): {request}")
             return
         finally:
             for timer in timers:
                 timer.cancel()
         code = process.returncode
         self.count(fate if code != 0 else "finish" if fate == "finish" else f"finish before {fate}")
-        if code == 0 and out != want:
-            self.fail(f"wrong answer: {options} {prompt[:60]!r}: {out[:200]!r} for {want[:200]!r}")
-        elif code != 0 and not want.startswith(out):
-            self.fail(f"wrong beginning: {options} {prompt[:60]!r}: {out[:200]!r}")
+        got = request.pieces(out)
+        if code == 0 and got != want:
+            self.fail(f"wrong answer: {request}: {out[:300]!r}")
+        elif code != 0 and got != want[:len(got)]:
+            self.fail(f"wrong beginning: {request}: {out[:300]!r}")
         elif code not in {"finish": (0,), "stop": (0,), "interrupt": (0, 130, -2), "kill": (0, -9)}[fate]:
             self.fail(f"exit {code} ({fate}): {err.decode(errors='replace')[-300:]}")
 
@@ -151,6 +184,17 @@ class Soak:
             self.one_request(chance)
 
     # ---- what goes wrong ----
+
+    def stranger(self, chance):
+        """Sends what no honest client sends, and goes away without listening."""
+        while not self.over.wait(chance.uniform(0.2, 2)):
+            with RawClient(self.service) as client:
+                for _ in range(chance.randint(1, 20)):
+                    whole = pack({"v": 1, "k": chance.choice(("generate", "tokenize", "ps", "info", "cancel", "ack")),
+                                  "request": 1, "model": str(self.options.model), "tokens": bytes(40), "n": 50})
+                    client.send(chance.choice((chance.randbytes(chance.randint(0, 300)), whole,
+                                               whole[:chance.randrange(len(whole))])))
+            self.count("stranger")
 
     def hit(self, program, chance):
         targets = [pid for pid, name in children(self.coordinator).items() if name == program]
@@ -251,7 +295,7 @@ class Soak:
         shared_before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
         self.prepare()
         print(f"{REQUESTS} answers known; {self.options.minutes} minutes begin", flush=True)
-        jobs = [self.client] * self.options.clients + [self.vandal]
+        jobs = [self.client] * self.options.clients + [self.vandal, self.stranger]
         if self.options.second:
             jobs += [self.second_model, self.loader_vandal]
         threads = [threading.Thread(target=job, args=(random.Random(f"{self.options.seed} {i}"),))

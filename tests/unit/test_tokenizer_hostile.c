@@ -217,19 +217,59 @@ static void pieces_keep_control_tokens_apart(void **state)
     (void)state;
     struct tern_tokenizer *tokenizer;
     assert_int_equal(cook(&small_bpe, &tokenizer), TERN_OK);
-    const struct tern_text cut[] = {{"a</", 3, true}, {"s>b", 3, true}};
+    const struct tern_text cut[] = {{"a</", 3, true, false}, {"s>b", 3, true, false}};
     check_ids(tokenizer, cut, 2, false, "0 6 1");
-    const struct tern_text half[] = {{"a</", 3, true}, {"s>b", 3, false}};
+    const struct tern_text half[] = {{"a</", 3, true, false}, {"s>b", 3, false, false}};
     check_ids(tokenizer, half, 2, false, "0 8 10 9 11 1");
-    const struct tern_text other[] = {{"a</", 3, false}, {"s>b", 3, true}};
+    const struct tern_text other[] = {{"a</", 3, false, false}, {"s>b", 3, true, false}};
     check_ids(tokenizer, other, 2, false, "0 8 10 9 11 1");
-    const struct tern_text mixed[] = {
-        {"</s>", 4, false}, {"</s>", 4, true}, {"", 0, false}, {"<x", 2, true}, {">", 1, false}};
+    const struct tern_text mixed[] = {{"</s>", 4, false, false},
+                                      {"</s>", 4, true, false},
+                                      {"", 0, false, false},
+                                      {"<x", 2, true, false},
+                                      {">", 1, false, false}};
     check_ids(tokenizer, mixed, 5, false, "8 10 9 11 6 7");
+    /* Tags like <x> not in what a user wrote, nor half in it. */
+    const struct tern_text tags[] = {{"<x>", 3, false, true},
+                                     {"<x>", 3, true, false},
+                                     {"<x", 2, true, false},
+                                     {">", 1, false, true}};
+    check_ids(tokenizer, tags, 4, false, "8 12 11 7 8 12 11");
     /* Merging goes on over the borders of pieces. */
-    const struct tern_text word[] = {{"a", 1, true}, {"b", 1, false}, {"c", 1, true}};
+    const struct tern_text word[] = {
+        {"a", 1, true, false}, {"b", 1, false, false}, {"c", 1, true, false}};
     check_ids(tokenizer, word, 3, false, "5");
     tern_tokenizer_free(tokenizer);
+}
+
+/* Older converters call tokens user-defined that begin and end turns; they are no text, and end
+ * answers. */
+static void turn_tokens_are_control_tokens_whatever_the_file_says(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"<|im_end|>", "<|end|>",
+                                        "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_turn>",
+                                        "</s>"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct recipe recipe = small_bpe;
+        struct tern_tokenizer *tokenizer;
+        char text[64];
+        uint32_t ends[4];
+        recipe.tokens[6] = names[i];
+        recipe.types[6] = 4;
+        recipe.number_key[0] = NULL;
+        assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+        check_text(tokenizer, names[i], true, "6");
+        assert_int_equal(tern_end_tokens(tokenizer, ends, 4), 1);
+        assert_int_equal(ends[0], 6);
+        struct tern_ids ids;
+        const struct tern_text piece = {.bytes = text, .length = strlen(strcpy(text, names[i]))};
+        assert_int_equal(tern_tokenize(tokenizer, &piece, 1, false, &ids, &error), TERN_OK);
+        for (size_t j = 0; j < ids.count; j++)
+            assert_int_not_equal(ids.id[j], 6);
+        tern_ids_free(&ids);
+        tern_tokenizer_free(tokenizer);
+    }
 }
 
 static void unknown_kinds_are_refused_by_name(void **state)
@@ -386,7 +426,7 @@ static void bad_calls_are_refused(void **state)
     assert_int_equal(tern_tokenize(tokenizer, &broken, 1, false, &ids, &error), TERN_USAGE);
     assert_null(ids.id);
     /* A character cut over two pieces is whole. */
-    const struct tern_text cut[] = {{"a\xc3", 2, false}, {"\xa9", 1, false}};
+    const struct tern_text cut[] = {{"a\xc3", 2, false, false}, {"\xa9", 1, false, false}};
     check_ids(tokenizer, cut, 2, false, "0");
     char *text = NULL;
     size_t length = 0;
@@ -451,6 +491,7 @@ int main(void)
         cmocka_unit_test(pre_tokenizers_cut_as_named),
         cmocka_unit_test(sentencepiece_merges_by_score),
         cmocka_unit_test(pieces_keep_control_tokens_apart),
+        cmocka_unit_test(turn_tokens_are_control_tokens_whatever_the_file_says),
         cmocka_unit_test(unknown_kinds_are_refused_by_name),
         cmocka_unit_test(broken_vocabularies_are_refused),
         cmocka_unit_test(bad_merges_are_refused),
