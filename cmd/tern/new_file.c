@@ -31,6 +31,8 @@ static int open_descriptor(struct new_file *file, mode_t mode)
     const bool exists = stat(file->name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode))
         return open(file->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (!exists && lstat(file->name, &about) == 0) /* a link to nothing: there is nothing to lose */
+        return open(file->name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, mode);
     if (exists && access(file->name, W_OK) != 0)
         return -1;
     file->path = exists ? realpath(file->name, NULL) : strdup(file->name);
