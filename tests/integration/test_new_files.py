@@ -57,6 +57,15 @@ class NewFiles(ServiceTest):
                 self.assertGreater(out.stat().st_size, 20)
                 self.assertEqual(set(self.folder.iterdir()), {out, link})
 
+    def test_a_link_to_nothing_gets_its_file(self):
+        out, link = self.folder / "out", self.folder / "link"
+        for args, _ in self.writers(link)[:2]:
+            link.unlink(missing_ok=True)
+            out.unlink(missing_ok=True)
+            link.symlink_to("out")
+            self.service.good(*args)
+            self.assertEqual((os.readlink(link), out.stat().st_size > 20), ("out", True))
+
     def test_others_are_written_to_as_they_are(self):
         for args, _ in self.writers("/dev/full")[:2]:
             result = self.service.tern(*args)
