@@ -1,5 +1,7 @@
 #include "proto/utf8.h"
 
+#include <string.h>
+
 int tern_utf8_character(const char *text, size_t length)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -48,4 +50,15 @@ size_t tern_utf8_complete(const char *text, size_t length)
         return tern_utf8_character(text + start, back) == -1 ? start : length;
     }
     return length;
+}
+
+void tern_utf8_show(char *text)
+{
+    text[tern_utf8_complete(text, strlen(text))] = '\0';
+    const bool utf8 = tern_utf8_valid(text, strlen(text));
+    for (char *p = text; *p != '\0'; p++) {
+        memset(p, '?', tern_utf8_control(p));
+        if ((unsigned char)*p >= 0x80 && !utf8)
+            *p = '?';
+    }
 }

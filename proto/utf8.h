@@ -15,6 +15,10 @@ bool tern_utf8_valid(const char *text, size_t length);
  * U+007F, and U+0080 to U+009F, which terminals obey too. */
 size_t tern_utf8_control(const char *text);
 
+/* Makes a text one that may be shown: control characters become '?', and so do all bytes above
+ * ASCII unless the whole is valid UTF-8. A character that is cut off by its end is left out. */
+void tern_utf8_show(char *text);
+
 /* Length of the longest prefix that does not end inside a character that could still be completed;
  * for text that arrives in pieces. Invalid bytes count as complete. */
 size_t tern_utf8_complete(const char *text, size_t length);

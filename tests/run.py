@@ -1,5 +1,6 @@
-"""Runs the unit tests (meson) and the integration tests (unittest) and prints one closing line:
-`N passed, N failed` (and `, N skipped`). Exit code 1 if anything failed or nothing ran.
+"""Builds, runs the unit tests (meson) and the integration tests (unittest) and prints one closing line:
+`N passed, N failed` (and `, N skipped`). Exit code 1 if anything failed or nothing ran; what cannot be
+built is not tested as it was before.
 
 usage: run.py [--build FOLDER] [--unit [--suite SUITE]] [--integration] [NAME...]   NAME: test_golden, ...
 """
@@ -21,9 +22,12 @@ def run_unit(build, suite):
     command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", "--timeout-multiplier", "10"]
     if suite:
         command += ["--suite", suite]
-    subprocess.run(command, stdout=sys.stderr, check=False)
-    passed = failed = skipped = 0
     log = pathlib.Path(build) / "meson-logs" / "testlog.json"
+    log.unlink(missing_ok=True)  # of an earlier run
+    subprocess.run(command, stdout=sys.stderr, check=False)
+    if not log.exists():
+        return 0, 1, 0
+    passed = failed = skipped = 0
     for line in log.read_text().splitlines():
         test = json.loads(line)
         output = test.get("stdout", "") + test.get("stderr", "")
@@ -81,6 +85,9 @@ def main():
     both = not options.unit and not options.integration and not options.names
     os.environ["TERN_BUILD"] = str(pathlib.Path(options.build).resolve())
     total = [0, 0, 0]
+    if subprocess.run(["ninja", "-C", options.build, "--quiet"], stdout=sys.stderr, check=False).returncode != 0:
+        print("the build failed: nothing was tested\n0 passed, 1 failed")
+        return 1
     if both or options.unit:
         total = [a + b for a, b in zip(total, run_unit(options.build, options.suite))]
     if both or options.integration or options.names:

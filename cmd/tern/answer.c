@@ -1,44 +1,63 @@
 #include "cmd/tern/answer.h"
 
-#include "proto/utf8.h"
+#include "cmd/tern/json_output.h"
+
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-/* Does a character begin here that the end cuts off? */
-static bool is_cut(const char *bytes, size_t length)
+/* ---- figures ---- */
+
+static double seconds_of(const struct tern_message *done, enum tern_field field)
 {
-    const unsigned char first = (unsigned char)bytes[0];
-    const size_t whole = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first >= 0xf5 || length >= whole)
-        return false;
-    for (size_t i = 1; i < length; i++)
-        if (((unsigned char)bytes[i] & 0xc0) != 0x80)
-            return false;
-    return true;
+    return (double)tern_message_u64(done, field, 0) * 1e-9;
 }
 
-json_t *json_of_bytes(const char *bytes, size_t length)
+void answer_figures_take(struct answer_figures *figures, const struct tern_message *done)
 {
-    static const char replacement[] = "\xef\xbf\xbd";
-    char *text = malloc(3 * length + 1);
-    size_t out = 0;
-    if (text == NULL)
-        return NULL;
-    for (size_t i = 0; i < length;) {
-        const int character = tern_utf8_character(bytes + i, length - i);
-        const bool good = character > 0;
-        const size_t step = good                            ? (size_t)character
-                            : is_cut(bytes + i, length - i) ? length - i
-                                                            : 1;
-        memcpy(text + out, good ? bytes + i : replacement, good ? step : 3);
-        out += good ? step : 3;
-        i += step;
-    }
-    json_t *json = json_stringn(text, out);
-    free(text);
-    return json;
+    size_t length;
+    const char *reason = tern_message_text(done, TERN_F_REASON, &length);
+    *figures = (struct answer_figures){
+        .prompt_tokens = tern_message_u64(done, TERN_F_PROMPT_TOKENS, 0),
+        .reused = tern_message_u64(done, TERN_F_REUSED, 0),
+        .tokens = tern_message_u64(done, TERN_F_COUNT, 0),
+        .context = tern_message_u64(done, TERN_F_CTX, 0),
+        .seed = tern_message_u64(done, TERN_F_SEED, 0),
+        .prompt_s = seconds_of(done, TERN_F_PROMPT_NS),
+        .decode_s = seconds_of(done, TERN_F_DECODE_NS),
+    };
+    if (reason != NULL)
+        snprintf(figures->reason, sizeof figures->reason, "%.*s", (int)length, reason);
+}
+
+static double rate(uint64_t count, double seconds)
+{
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
+void answer_figures_print(const struct answer_figures *f)
+{
+    const uint64_t computed = f->reused < f->prompt_tokens ? f->prompt_tokens - f->reused : 0;
+    const uint64_t steps = f->tokens > 1 ? f->tokens - 1 : 0; /* the prompt gives the first */
+    fprintf(stderr,
+            "prompt: %" PRIu64 " tokens, %.3f s, %.1f tokens/s\n"
+            "answer: %" PRIu64 " tokens, %.3f s, %.1f tokens/s (%s)\ncontext: %" PRIu64
+            "\nseed: %" PRIu64 "\nreused: %" PRIu64 " tokens of the prompt\n",
+            f->prompt_tokens, f->prompt_s, rate(computed, f->prompt_s), f->tokens, f->decode_s,
+            rate(steps, f->decode_s), f->reason, f->context, f->seed, f->reused);
+}
+
+void answer_figures_add(const struct answer_figures *figures, json_t *object)
+{
+    json_object_set_new(object, "reason", json_of_text(figures->reason));
+    json_object_set_new(object, "prompt_tokens", json_of_count(figures->prompt_tokens));
+    json_object_set_new(object, "reused", json_of_count(figures->reused));
+    json_object_set_new(object, "tokens", json_of_count(figures->tokens));
+    json_object_set_new(object, "context", json_of_count(figures->context));
+    json_object_set_new(object, "seed", json_of_count(figures->seed));
+    json_object_set_new(object, "prompt_s", json_real(figures->prompt_s));
+    json_object_set_new(object, "decode_s", json_real(figures->decode_s));
 }
 
 /* ---- log-probabilities ---- */
@@ -134,44 +153,18 @@ static json_t *json_of_ids(const struct collected *collected)
     return list;
 }
 
-/* jansson's integers end at 2^63 - 1: larger seeds are strings. */
-static json_t *json_of_seed(uint64_t seed)
-{
-    return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_sprintf("%" PRIu64, seed);
-}
-
 bool answer_json_print(const struct answer_json *answer, const struct collected *collected,
-                       const struct tern_message *done)
+                       const struct answer_figures *figures)
 {
-    static const struct {
-        const char *name;
-        enum tern_field field;
-    } counts[] = {{"prompt_tokens", TERN_F_PROMPT_TOKENS},
-                  {"reused", TERN_F_REUSED},
-                  {"tokens", TERN_F_COUNT},
-                  {"context", TERN_F_CTX},
-                  {"seed", TERN_F_SEED}};
-    size_t length;
-    const char *reason = tern_message_text(done, TERN_F_REASON, &length);
     json_t *object = json_object();
     json_object_set_new(object, "text",
                         answer->no_text ? json_null()
                                         : json_of_bytes(collected->bytes, collected->length));
     json_object_set_new(object, "ids", json_of_ids(collected));
-    json_object_set_new(object, "reason", json_of_bytes(reason, length));
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        json_object_set_new(object, counts[i].name,
-                            json_integer((json_int_t)tern_message_u64(done, counts[i].field, 0)));
-    json_object_set_new(object, "seed", json_of_seed(tern_message_u64(done, TERN_F_SEED, 0)));
-    json_object_set_new(object, "prompt_s",
-                        json_real((double)tern_message_u64(done, TERN_F_PROMPT_NS, 0) * 1e-9));
-    json_object_set_new(object, "decode_s",
-                        json_real((double)tern_message_u64(done, TERN_F_DECODE_NS, 0) * 1e-9));
+    answer_figures_add(figures, object);
     if (answer->logprobs != NULL)
         json_object_set(object, "logprobs", answer->logprobs);
-    char *text = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    const bool printed = print_json_line(object);
     json_decref(object);
-    const bool written = text != NULL && write_out(text, strlen(text)) && write_out("\n", 1);
-    free(text);
-    return written;
+    return printed;
 }

@@ -37,6 +37,23 @@ bool client_forget_interrupt(void)
     return interrupted == 0;
 }
 
+int client_poll(struct pollfd *items, unsigned count, int64_t timeout_ns)
+{
+    const struct timespec limit = {.tv_sec = timeout_ns / 1000000000,
+                                   .tv_nsec = timeout_ns % 1000000000};
+    sigset_t all, old;
+    int ready = -1, reason = EINTR;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    if (interrupted == 0) {
+        ready = ppoll(items, count, timeout_ns >= 0 ? &limit : NULL, &old);
+        reason = errno;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = reason;
+    return ready;
+}
+
 void client_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_interrupt};
@@ -48,7 +65,7 @@ void client_catch_signals(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static enum tern_status make_socket(struct client *client, struct tern_error *error)
+static enum tern_status new_socket(struct client *client, struct tern_error *error)
 {
     const int linger = 200, high_water = 0;
     if (tern_threads_fit(error) != TERN_OK)
@@ -62,6 +79,19 @@ static enum tern_status make_socket(struct client *client, struct tern_error *er
     zmq_setsockopt(client->socket, ZMQ_LINGER, &linger, sizeof linger);
     zmq_setsockopt(client->socket, ZMQ_RCVHWM, &high_water, sizeof high_water);
     return TERN_OK;
+}
+
+/* The first socket starts libzmq's threads. They are to begin with all signals blocked: they block
+ * them themselves only a moment later, and one that they took would not wake the thread that waits.
+ */
+static enum tern_status make_socket(struct client *client, struct tern_error *error)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    const enum tern_status status = new_socket(client, error);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return status;
 }
 
 static enum tern_status connect_socket(struct client *client, struct tern_error *error)
@@ -114,8 +144,9 @@ static enum tern_status take_error(const struct tern_message *reply, struct tern
     size_t length;
     const char *text = tern_message_text(reply, TERN_F_TEXT, &length);
     const uint64_t status = tern_message_u64(reply, TERN_F_STATUS, TERN_FAILED);
-    return tern_fail(error, status == 0 ? TERN_FAILED : (enum tern_status)status, "%.*s",
-                     (int)length, text != NULL ? text : "");
+    return tern_fail(error,
+                     status == 0 || status > UINT8_MAX ? TERN_FAILED : (enum tern_status)status,
+                     "%.*s", (int)length, text != NULL ? text : "");
 }
 
 /* Progress of a call that is not known to the caller. */
@@ -148,7 +179,7 @@ static enum tern_status check_silence(struct call *call, struct tern_error *erro
     if (silent_ms > SILENCE_MS &&
         tern_runtime_holder(&call->client->runtime) != call->client->service)
         return tern_fail(error, TERN_NO_SERVICE,
-                         "the service has ended; the same command starts it again");
+                         "the service has ended; the next command that needs one starts it again");
     return TERN_OK;
 }
 
@@ -250,8 +281,10 @@ static enum tern_status wait_for_answer(struct client *client, struct tern_error
         if (tern_runtime_holder(&client->runtime) == 0)
             return tern_fail(error, TERN_NO_SERVICE, "%s", "");
     }
+    if (interrupted)
+        return tern_fail(error, TERN_INTERRUPTED, "interrupted");
     const int holder = tern_runtime_holder(&client->runtime);
-    return tern_fail(error, interrupted ? TERN_INTERRUPTED : TERN_NO_SERVICE,
+    return tern_fail(error, TERN_NO_SERVICE,
                      "the service (process %d) does not answer; kill -9 %d ends it", holder,
                      holder);
 }

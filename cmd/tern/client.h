@@ -7,6 +7,7 @@
 
 #include "proto/message.h"
 #include "proto/runtime.h"
+#include <poll.h>
 
 struct client {
     struct tern_runtime runtime;
@@ -39,6 +40,11 @@ void client_catch_signals(void);
 
 /* A signal asked for the end since client_open; calls that block return EINTR then. */
 bool client_interrupted(void);
+
+/* poll that no such signal can slip past: -1 with EINTR if one came, also before. timeout_ns -1: no
+ * limit. */
+int client_poll(struct pollfd *items, unsigned count, int64_t timeout_ns);
+
 /* Takes note of Ctrl-C: later calls are not concerned by it. False when another signal asks for the
  * end, which stays so. */
 bool client_forget_interrupt(void);

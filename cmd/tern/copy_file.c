@@ -46,7 +46,7 @@ static ssize_t copy_piece(int from, int to, off_t at)
 {
     off_t in = at, out = at;
     const ssize_t done = copy_file_range(from, &in, to, &out, PIECE, 0);
-    if (done > 0 || errno == ENOSPC || errno == EDQUOT)
+    if (done > 0 || (done < 0 && (errno == ENOSPC || errno == EDQUOT)))
         return done;
     return copy_by_hand(from, to, at);
 }

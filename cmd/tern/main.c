@@ -13,11 +13,17 @@ static const struct verb verbs[] = {
      "PROMPT comes from standard input when it is \"-\", or absent and standard input is no\n"
      "terminal. The model's chat template is applied unless --raw.\n\n"
      "  tern run smollm2-135m \"Why is the sky blue?\"\n"
-     "  git diff | tern run model.gguf --system \"Write a commit message\"\n",
+     "  git diff | tern run model.gguf --system \"Write a commit message\"\n\n"
+     "--json: text (null without a tokenizer), ids, reason (stop, length), prompt_tokens, reused\n"
+     "(of the prompt, not computed again), tokens, context, seed (a string from 2^63 on),\n"
+     "prompt_s, decode_s, and with --logprobs: logprobs [{id, token, logprob, top [{id, token,\n"
+     "logprob}]}]. Bytes that are no UTF-8 are U+FFFD.\n",
      verb_run},
     {"chat", "MODEL", "Talk with a model. Starts the service when none runs.",
      "Each line is a turn; /help lists the commands. In a pipe each line of standard input is a\n"
-     "turn, answers go to standard output, and the exit code is that of the first failure.\n",
+     "turn, answers go to standard output, and the exit code is that of the first failure.\n\n"
+     "--json: answer, and reason, prompt_tokens, reused, tokens, context, seed, prompt_s and\n"
+     "decode_s as tern run prints them; or error (a message) and status (an exit code).\n",
      verb_chat},
     {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
@@ -54,7 +60,10 @@ static const struct verb verbs[] = {
     {"logits", "MODEL --tokens FILE -o OUT",
      "Write the logits of every position: float32, little-endian, a row of the vocabulary each.",
      NULL, verb_logits},
-    {"bench", "MODEL", "Measure the speed of prompts and of decoding.", NULL, verb_bench},
+    {"bench", "MODEL", "Measure the speed of prompts and of decoding.",
+     "-o json: a list of {n_prompt, n_gen, n_threads, avg_ts, samples_ts (tokens a second)};\n"
+     "of decoding also overhead_us, a token's time outside the worker.\n",
+     verb_bench},
     {"stop", "", "End the service.", NULL, verb_stop},
     {"logs", "", "Show what the service has logged.",
      "--json prints an object a line: time, level, process, message; time and process are null\n"

@@ -111,12 +111,11 @@ static enum tern_status cached_path(const char *model, char *path, size_t room,
     return status;
 }
 
-enum tern_status model_path(const char *model, char *path, size_t room, struct tern_error *error)
+static enum tern_status find_path(const char *model, char *path, size_t room,
+                                  struct tern_error *error)
 {
     if (model[0] == '\0')
         return tern_fail(error, TERN_USAGE, "MODEL is empty; give a path or a cached model's name");
-    if (!tern_utf8_valid(model, strlen(model)))
-        return tern_fail(error, TERN_USAGE, "MODEL is not valid UTF-8");
     if (!is_path(model))
         return cached_path(model, path, room, error);
     path[0] = '\0';
@@ -129,4 +128,13 @@ enum tern_status model_path(const char *model, char *path, size_t room, struct t
             return status;
     }
     return append(path, room, model, error);
+}
+
+enum tern_status model_path(const char *model, char *path, size_t room, struct tern_error *error)
+{
+    const enum tern_status status = find_path(model, path, room, error);
+    if (status == TERN_OK && !tern_utf8_valid(path, strlen(path)))
+        return tern_fail(error, TERN_USAGE,
+                         "the model's path is not UTF-8: %s; rename the file or its folder", path);
+    return status;
 }

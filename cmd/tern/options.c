@@ -178,8 +178,9 @@ static enum tern_status parse_option(const struct verb *verb, const struct optio
     return parse_value(option, equals != NULL ? equals + 1 : argv[++*i], error);
 }
 
-enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,
-                               char **argv, int *positionals, struct tern_error *error)
+/* TERN_INTERRUPTED: --help was printed. */
+static enum tern_status parse(const struct verb *verb, const struct option *options, int argc,
+                              char **argv, int *positionals, struct tern_error *error)
 {
     int kept = 0;
     bool only_positionals = false;
@@ -204,6 +205,35 @@ enum tern_status options_parse(const struct verb *verb, const struct option *opt
     }
     *positionals = kept;
     return TERN_OK;
+}
+
+static enum tern_status check_positionals(const struct verb *verb, int given, char **argv,
+                                          int least, int most, struct tern_error *error)
+{
+    const char *between = verb->arguments[0] != '\0' ? " " : "";
+    if (given < least)
+        return tern_fail(error, TERN_USAGE, "%.*s is missing; usage: tern %s %s",
+                         (int)strcspn(verb->arguments, " ."), verb->arguments, verb->name,
+                         verb->arguments);
+    if (given > most)
+        return tern_fail(error, TERN_USAGE, "'%s' is one argument too many; usage: tern %s%s%s",
+                         argv[most], verb->name, between, verb->arguments);
+    return TERN_OK;
+}
+
+bool options_begin(const struct verb *verb, const struct option *options, int *argc, char **argv,
+                   int least, int most, int *code)
+{
+    struct tern_error error = {0};
+    enum tern_status status = parse(verb, options, *argc, argv, argc, &error);
+    *code = 0;
+    if (status == TERN_INTERRUPTED)
+        return false;
+    if (status == TERN_OK)
+        status = check_positionals(verb, *argc, argv, least, most, &error);
+    if (status != TERN_OK)
+        *code = complain(&error);
+    return status == TERN_OK;
 }
 
 /* The tables live in the verbs' functions, which stop at --help once they have one. */

@@ -45,12 +45,13 @@ struct verb {
 };
 
 /*
- * Parses argv[1..]: fills targets, moves positional arguments to argv[0..*positionals). "--" ends
- * the options; "-" alone is positional. Options end with a NULL name. --help prints and
- * returns TERN_INTERRUPTED (the caller then exits 0). TERN_USAGE with a message.
+ * Parses argv[1..]: fills targets, moves positional arguments to argv[0..*argc) and checks that
+ * there are `least` to `most` of them. "--" ends the options; "-" alone is positional. Options end
+ * with a NULL name. False: the verb ends with exit code *code, --help or a message having been
+ * printed.
  */
-enum tern_status options_parse(const struct verb *verb, const struct option *options, int argc,
-                               char **argv, int *positionals, struct tern_error *error);
+bool options_begin(const struct verb *verb, const struct option *options, int *argc, char **argv,
+                   int least, int most, int *code);
 
 /* Hands a verb's table to `visit` (options end with a NULL name); the verb does nothing else. */
 typedef void (*options_visitor)(void *context, const struct verb *verb,

@@ -2,6 +2,7 @@
 
 #include "cmd/tern/client.h"
 #include "cmd/tern/json_input.h"
+#include "proto/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,35 +14,33 @@
 
 static bool line_drawn;
 static bool answer_on_screen; /* a line drawn now would wipe the answer's last one */
-static int write_error;       /* errno of the first failed write_out */
+static int write_error;       /* errno of what was not written, 0: all was */
 
-static void draw_line(const char *text, size_t length, uint64_t done, uint64_t all)
+void output_units(const char *text, uint64_t done, uint64_t all)
 {
     if (!isatty(STDERR_FILENO) || all == 0 || answer_on_screen)
         return;
-    fprintf(stderr, "\r\033[K%.*s %3.0f%%", (int)length, text, 100.0 * (double)done / (double)all);
+    fprintf(stderr, "\r\033[K%s %3.0f%%", text, 100.0 * (double)done / (double)all);
     fflush(stderr);
     line_drawn = true;
 }
 
 void output_progress(const struct tern_message *reply)
 {
+    char text[sizeof((struct tern_error *)0)->message];
     size_t length;
-    const char *text = tern_message_text(reply, TERN_F_TEXT, &length);
-    if (text == NULL)
+    const char *told = tern_message_text(reply, TERN_F_TEXT, &length);
+    if (told == NULL)
         return;
+    snprintf(text, sizeof text, "%.*s", (int)length, told);
+    tern_utf8_show(text); /* it may name a file, or what stands in one */
     if (tern_message_has(reply, TERN_F_ALL_UNITS)) {
-        draw_line(text, length, tern_message_u64(reply, TERN_F_DONE_UNITS, 0),
-                  tern_message_u64(reply, TERN_F_ALL_UNITS, 0));
+        output_units(text, tern_message_u64(reply, TERN_F_DONE_UNITS, 0),
+                     tern_message_u64(reply, TERN_F_ALL_UNITS, 0));
         return;
     }
     output_progress_end();
-    fprintf(stderr, "%stern: %.*s\n", answer_on_screen ? "\n" : "", (int)length, text);
-}
-
-void output_units(const char *text, uint64_t done, uint64_t all)
-{
-    draw_line(text, strlen(text), done, all);
+    fprintf(stderr, "%stern: %s\n", answer_on_screen ? "\n" : "", text);
 }
 
 void output_progress_end(void)
@@ -51,55 +50,61 @@ void output_progress_end(void)
     line_drawn = false;
 }
 
+/* As read; a signal that asks for the end ends it with EINTR. */
+static ssize_t read_some(int fd, char *bytes, size_t room)
+{
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    while (!client_interrupted()) {
+        if (client_poll(&item, 1, -1) < 0 && errno == EINTR)
+            continue;
+        const ssize_t got = read(fd, bytes, room);
+        if (got >= 0 || errno != EINTR)
+            return got;
+    }
+    errno = EINTR;
+    return -1;
+}
+
+/* Everything that comes, with a NUL behind it; the caller frees *bytes, also where it fails. */
 static enum tern_status read_descriptor(int fd, const char *path, char **bytes, size_t *length,
                                         struct tern_error *error)
 {
-    size_t room = 65536, filled = 0;
-    char *buffer = malloc(room + 1);
-    while (buffer != NULL) {
-        const ssize_t got = read(fd, buffer + filled, room - filled);
-        if (client_interrupted()) {
-            free(buffer);
-            return tern_fail(error, TERN_INTERRUPTED, "interrupted");
-        }
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            free(buffer);
-            return tern_fail(error, TERN_USAGE, "cannot read %s: %s", path, strerror(errno));
-        }
-        if (got == 0)
-            break;
-        filled += (size_t)got;
-        if (filled > TERN_MESSAGE_MAX) {
-            free(buffer);
-            return tern_fail(error, TERN_USAGE, "%s is longer than %d MiB", path,
-                             TERN_MESSAGE_MAX >> 20);
-        }
-        if (filled == room) {
-            char *larger = realloc(buffer, (room *= 2) + 1);
+    size_t room = 0;
+    ssize_t got = 1;
+    *bytes = NULL;
+    for (*length = 0; got > 0 && *length <= TERN_MESSAGE_MAX;
+         *length += got > 0 ? (size_t)got : 0) {
+        if (*length == room) {
+            char *larger = realloc(*bytes, (room = room > 0 ? 2 * room : 65536) + 1);
             if (larger == NULL)
-                free(buffer);
-            buffer = larger;
+                return tern_fail(error, TERN_NO_MEMORY, "out of memory while reading %s", path);
+            *bytes = larger;
         }
+        got = read_some(fd, *bytes + *length, room - *length);
     }
-    if (buffer == NULL)
-        return tern_fail(error, TERN_NO_MEMORY, "out of memory while reading %s", path);
-    buffer[filled] = '\0';
-    *bytes = buffer;
-    *length = filled;
+    if (got < 0 && errno == EINTR)
+        return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+    if (got < 0)
+        return tern_fail(error, TERN_USAGE, "cannot read %s: %s", path, strerror(errno));
+    if (got > 0)
+        return tern_fail(error, TERN_USAGE, "%s is longer than %d MiB", path,
+                         TERN_MESSAGE_MAX >> 20);
+    (*bytes)[*length] = '\0';
     return TERN_OK;
 }
 
 enum tern_status read_all(const char *path, char **bytes, size_t *length, struct tern_error *error)
 {
-    if (strcmp(path, "-") == 0)
-        return read_descriptor(STDIN_FILENO, "standard input", bytes, length, error);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool standard = strcmp(path, "-") == 0;
+    const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return tern_fail(error, TERN_USAGE, "cannot open %s: %s", path, strerror(errno));
-    const enum tern_status status = read_descriptor(fd, path, bytes, length, error);
-    close(fd);
+    const enum tern_status status =
+        read_descriptor(fd, standard ? "standard input" : path, bytes, length, error);
+    if (!standard)
+        close(fd);
+    if (status != TERN_OK)
+        free(*bytes);
     return status;
 }
 
@@ -110,17 +115,40 @@ enum tern_status read_ids(const char *path, uint32_t **ids, size_t *count, struc
     enum tern_status status = read_all(path, &text, &length, error);
     if (status != TERN_OK)
         return status;
-    status = ids_parse(path, text, length, ids, count, error);
+    status = ids_parse(strcmp(path, "-") == 0 ? "standard input" : path, text, length, ids, count,
+                       error);
     free(text);
     return status;
+}
+
+/* Past stdio, which loses what a signal keeps it from writing. Whoever asked for the end does not
+ * wait for a reader that takes nothing (a terminal after Ctrl-S): the rest is left out. */
+static bool write_through(const char *bytes, size_t length)
+{
+    struct pollfd item = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    while (length > 0) {
+        const ssize_t written = write(STDOUT_FILENO, bytes, length);
+        if (written < 0 && errno == EAGAIN)
+            client_poll(&item, 1, -1);
+        if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
+            if (client_interrupted())
+                return true;
+            continue;
+        }
+        if (written < 0)
+            return false;
+        bytes += written;
+        length -= (size_t)written;
+    }
+    return true;
 }
 
 bool write_out(const void *bytes, size_t length)
 {
     answer_on_screen |= length > 0 && isatty(STDOUT_FILENO);
-    if (fwrite(bytes, 1, length, stdout) == length && fflush(stdout) == 0)
+    if (fflush(stdout) == 0 && write_through(bytes, length))
         return true;
-    write_error = errno;
+    output_failed(errno);
     return false;
 }
 
@@ -149,6 +177,12 @@ bool end_answer(void)
     return written;
 }
 
+void end_answer_on_screen(void)
+{
+    if (answer_on_screen)
+        end_answer();
+}
+
 static bool reader_is_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -157,7 +191,7 @@ static bool reader_is_gone(void)
 
 int finish_output(int code)
 {
-    const bool earlier = ferror(stdout) != 0;
+    const bool earlier = ferror(stdout) != 0 || write_error != 0;
     if (fflush(stdout) == 0 && !earlier)
         return code;
     const int why = write_error != 0 ? write_error : errno;
@@ -172,13 +206,26 @@ bool print_ids(const uint32_t *ids, size_t count)
     fputc('[', stdout);
     for (size_t i = 0; i < count; i++)
         fprintf(stdout, i == 0 ? "%u" : ", %u", ids[i]);
-    return write_out("]\n", 2);
+    return write_out("]", 1) && end_answer();
 }
 
-void print_json(const json_t *value)
+int print_shown(const char *text)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
-    putchar('\n');
+    int characters = 0;
+    for (int bytes; *text != '\0'; text += bytes, characters++) {
+        const int character = tern_utf8_character(text, 4); /* ends before the NUL */
+        bytes = character > 0 ? character : 1;
+        if (character <= 0 || tern_utf8_control(text) > 0)
+            putchar('?');
+        else
+            fwrite(text, 1, (size_t)bytes, stdout);
+    }
+    return characters;
+}
+
+void output_failed(int reason)
+{
+    write_error = reason;
 }
 
 bool take_result(void *context, const struct tern_message *reply)

@@ -1,4 +1,4 @@
-/* What goes to a person's screen: progress lines on stderr, files read whole, JSON replies. */
+/* What goes to a person's screen: progress lines on stderr, answers, replies; files read whole. */
 #ifndef TERN_CMD_OUTPUT_H
 #define TERN_CMD_OUTPUT_H
 
@@ -33,9 +33,15 @@ bool write_answer(struct screen *screen, const char *text, size_t length);
 
 /* Ends the line of an answer; progress may be drawn again. False when nobody reads any more. */
 bool end_answer(void);
+/* The same only if one stands on a terminal, where a message or a prompt would run into it. */
+void end_answer_on_screen(void);
 
-/* Prints a value indented, with a newline. */
-void print_json(const json_t *value);
+/* Prints a text that may hold anything so that it cannot command a terminal: control characters
+ * become '?'. Returns the characters printed. */
+int print_shown(const char *text);
+
+/* Something else than writing failed, so that the output is not whole; for finish_output. */
+void output_failed(int reason);
 
 /* For client_call: keeps the json and text fields of a RESULT. Free `text` yourself and json with
  * json_decref. */

@@ -20,30 +20,14 @@ void pack_options(struct tern_pack *pack, const struct model_options *options)
         tern_pack_bool(pack, TERN_F_UNFUSED, true);
 }
 
-static enum tern_status check_positionals(const struct verb *verb, int given, char **argv,
-                                          int least, int most, struct tern_error *error)
-{
-    if (given < least)
-        return tern_fail(error, TERN_USAGE, "MODEL is missing; usage: tern %s %s", verb->name,
-                         verb->arguments);
-    if (given > most)
-        return tern_fail(error, TERN_USAGE, "'%s' is one argument too many; usage: tern %s %s",
-                         argv[most], verb->name, verb->arguments);
-    return TERN_OK;
-}
-
 static bool begin(const struct verb *verb, const struct option *options, int *argc, char **argv,
                   int most, char *path, bool start, struct client *client, int *code)
 {
     struct tern_error error = {0};
-    enum tern_status status = options_parse(verb, options, *argc, argv, argc, &error);
-    if (status == TERN_INTERRUPTED) { /* --help was printed */
-        *code = 0;
+    enum tern_status status = TERN_OK;
+    if (!options_begin(verb, options, argc, argv, path != NULL, most, code))
         return false;
-    }
-    if (status == TERN_OK)
-        status = check_positionals(verb, *argc, argv, path != NULL, most, &error);
-    if (status == TERN_OK && path != NULL)
+    if (path != NULL)
         status = model_path(argv[0], path, 4096, &error);
     if (status == TERN_OK)
         status = client_open(client, start, &error);

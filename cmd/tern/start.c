@@ -143,6 +143,8 @@ enum tern_status service_start(const struct tern_runtime *runtime, struct tern_e
         /* Ended: of itself, or because another one was quicker (then the lock is held). */
         if (waitpid(pid, &how, WNOHANG) == pid && tern_runtime_holder(runtime) == 0)
             return tell_why(log, before, error);
+        if (client_interrupted())
+            return tern_fail(error, TERN_INTERRUPTED, "interrupted");
         if (tern_now_ns() > deadline)
             return tern_fail(error, TERN_NO_SERVICE, "the service does not start; see %s", log);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);

@@ -1,6 +1,8 @@
 /* tern bench: speed of a prompt of random ids and of decode steps, through the running service. */
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
+#include "proto/wait.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,11 +40,8 @@ static bool take_figures(void *context, const struct tern_message *reply)
 
 static enum tern_status read_vocabulary(struct bench *bench, struct tern_error *error)
 {
-    struct tern_pack pack;
     struct result result = {0};
-    client_begin(&bench->client, &pack, TERN_MSG_INFO);
-    tern_pack_text(&pack, TERN_F_MODEL, bench->path);
-    enum tern_status status = client_call(&bench->client, &pack, take_result, &result, error);
+    enum tern_status status = ask_info(&bench->client, bench->path, false, &result, error);
     bench->vocabulary = (uint64_t)json_integer_value(json_object_get(result.json, "vocabulary"));
     if (status == TERN_OK && bench->vocabulary == 0)
         status = tern_fail(error, TERN_BAD_MODEL, "%s has no vocabulary", bench->path);
@@ -71,19 +70,19 @@ static enum tern_status read_threads(struct bench *bench, struct tern_error *err
     return status;
 }
 
-/* A request of `tokens` random ids, then `steps` decode steps. Ids come from a fixed sequence, so
- * that runs can be compared. */
+/* A request of `tokens` random ids, then `steps` decode steps. Each has ids of its own: what began
+ * like an earlier prompt, of this run or another, would not be computed. */
 static enum tern_status measure(struct bench *bench, uint64_t tokens, uint64_t steps,
                                 struct figures *figures, struct tern_error *error)
 {
     struct tern_pack pack;
     uint32_t *ids = malloc(tokens * sizeof *ids);
-    uint32_t random = 12345;
+    uint64_t random = tern_now_ns();
     if (ids == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
     for (uint64_t i = 0; i < tokens; i++) {
-        random = random * 1664525u + 1013904223u;
-        ids[i] = (uint32_t)((random >> 8) % bench->vocabulary);
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = (uint32_t)((random >> 32) % bench->vocabulary);
     }
     client_begin(&bench->client, &pack, TERN_MSG_GENERATE);
     tern_pack_text(&pack, TERN_F_MODEL, bench->path);
@@ -190,10 +189,10 @@ int verb_bench(const struct verb *verb, int argc, char **argv)
     const enum tern_status status = run_bench(&bench, &error);
     client_close(&bench.client);
     if (status == TERN_OK && strcmp(format, "json") == 0) {
-        json_dumpf(bench.results, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-        putchar('\n');
-    } else if (status == TERN_OK)
+        print_json(bench.results);
+    } else if (status == TERN_OK) {
         print_results(bench.results);
+    }
     json_decref(bench.results);
     return status == TERN_OK ? 0 : complain(&error);
 }

@@ -2,6 +2,7 @@
 #include "cmd/tern/chat/commands.h"
 #include "cmd/tern/chat/input.h"
 #include "cmd/tern/chat/session.h"
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/verbs.h"
 
 #include <inttypes.h>
@@ -11,53 +12,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_int_t figure(const struct chat *chat, const char *name)
-{
-    return json_integer_value(json_object_get(chat->figures, name));
-}
-
-static void print_stats(const struct chat *chat)
-{
-    const double prompt_s = json_number_value(json_object_get(chat->figures, "prompt_s"));
-    const double decode_s = json_number_value(json_object_get(chat->figures, "decode_s"));
-    const json_int_t tokens = figure(chat, "tokens");
-    fprintf(stderr,
-            "prompt: %lld tokens, %lld of them reused, %.3f s\n"
-            "answer: %lld tokens, %.3f s, %.1f tokens/s (%s)\ncontext: %lld\nseed: %" PRIu64 "\n",
-            (long long)figure(chat, "prompt_tokens"), (long long)figure(chat, "reused"), prompt_s,
-            (long long)tokens, decode_s,
-            decode_s > 0 && tokens > 1 ? (double)(tokens - 1) / decode_s : 0.0,
-            json_string_value(json_object_get(chat->figures, "reason")),
-            (long long)figure(chat, "context"), chat->turn_seed);
-}
-
 /* An answer that the context ended is no whole one, and the next turn will be refused. */
-static void tell_of_full_context(const struct chat *chat)
+static void tell_of_full_context(const struct answer_figures *figures)
 {
-    const char *reason = json_string_value(json_object_get(chat->figures, "reason"));
-    if (reason != NULL && strcmp(reason, "length") == 0 &&
-        figure(chat, "prompt_tokens") + figure(chat, "tokens") >= figure(chat, "context"))
+    if (strcmp(figures->reason, "length") == 0 &&
+        figures->prompt_tokens + figures->tokens >= figures->context)
         fprintf(stderr,
-                "tern: the context of %lld positions is full; /reset begins a new conversation\n",
-                (long long)figure(chat, "context"));
+                "tern: the context of %" PRIu64
+                " positions is full; /reset begins a new conversation\n",
+                figures->context);
 }
 
 /* One JSON object for a turn: the answer and DONE's figures, or what went wrong. */
 static bool print_turn_json(struct chat *chat, enum tern_status status,
                             const struct tern_error *error)
 {
-    json_t *line = chat->figures != NULL ? json_copy(chat->figures) : json_object();
+    json_t *line = json_object();
+    if (chat->done)
+        answer_figures_add(&chat->figures, line);
     if (status == TERN_OK || chat->answer.length > 0)
-        json_object_set_new(line, "answer",
-                            json_stringn(chat->answer.bytes != NULL ? chat->answer.bytes : "",
-                                         chat->answer.length));
+        json_object_set_new(line, "answer", json_of_bytes(chat->answer.bytes, chat->answer.length));
     if (status != TERN_OK) {
-        json_object_set_new(line, "error", json_string(error->message));
+        json_object_set_new(line, "error", json_of_text(error->message));
         json_object_set_new(line, "status", json_integer(status));
     }
-    char *text = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    const bool printed = text != NULL && write_out(text, strlen(text)) && end_answer();
-    free(text);
+    const bool printed = print_json_line(line);
     json_decref(line);
     return printed;
 }
@@ -74,10 +53,10 @@ static enum tern_status take_turn(struct chat *chat, const char *text, bool term
         chat->unwritten = !print_turn_json(chat, status, error);
     else if (status == TERN_OK || chat->shown > 0 || (stopped && terminal))
         chat->unwritten = !end_answer();
-    if (status == TERN_OK && chat->stats && chat->figures != NULL)
-        print_stats(chat);
+    if (status == TERN_OK && chat->stats)
+        answer_figures_print(&chat->figures);
     if (status == TERN_OK)
-        tell_of_full_context(chat);
+        tell_of_full_context(&chat->figures);
     else if (status == TERN_NO_MEMORY && json_array_size(chat->messages) > 1)
         fprintf(stderr, "tern: %s; /reset begins a new conversation\n", error->message);
     else if (!(stopped && terminal))

@@ -1,29 +1,25 @@
 /* tern completion, and tern man for the build. */
+#include "cmd/tern/cache.h"
 #include "cmd/tern/describe/describe.h"
-#include "cmd/tern/models.h"
 #include "cmd/tern/verbs.h"
 
-#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A cache that is not there yet has no names. */
+/* A cache that is not there yet has no names. One that is no model's name would be two lines, or
+ * drive the terminal. */
 static void print_models(void)
 {
-    char folder[4096];
+    struct cache_entry *entries;
     struct tern_error error;
-    if (models_folder(folder, sizeof folder, &error) != TERN_OK)
-        return;
-    DIR *models = opendir(folder);
-    if (models == NULL)
-        return;
-    for (const struct dirent *entry; (entry = readdir(models)) != NULL;) {
-        const size_t length = strlen(entry->d_name);
-        if (entry->d_name[0] != '.' && length > 5 &&
-            strcmp(entry->d_name + length - 5, ".gguf") == 0)
-            printf("%.*s\n", (int)length - 5, entry->d_name);
-    }
-    closedir(models);
+    size_t count;
+    if (cache_list(&entries, &count, &error) != TERN_OK)
+        count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (cache_check_name(entries[i].name, &error) == TERN_OK)
+            printf("%s\n", entries[i].name);
+    free(entries);
 }
 
 struct text {
@@ -36,19 +32,17 @@ static int print_named(const struct verb *verb, int argc, char **argv, const str
 {
     const struct option options[] = {{0}};
     struct tern_error error;
-    int words;
-    const enum tern_status status = options_parse(verb, options, argc, argv, &words, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status != TERN_OK)
-        return complain(&error);
-    for (; words == 1 && text->name != NULL; text++) {
+    int code;
+    if (!options_begin(verb, options, &argc, argv, 1, 1, &code))
+        return code;
+    for (; text->name != NULL; text++) {
         if (strcmp(text->name, argv[0]) != 0)
             continue;
         text->print();
         return 0;
     }
-    tern_fail(&error, TERN_USAGE, "usage: tern %s %s", verb->name, verb->arguments);
+    tern_fail(&error, TERN_USAGE, "'%s' is none of them; usage: tern %s %s", argv[0], verb->name,
+              verb->arguments);
     return complain(&error);
 }
 

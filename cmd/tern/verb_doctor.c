@@ -1,6 +1,6 @@
 /* tern doctor: what this machine offers, what is missing, and how to get it. Starts no service. */
 #include "cmd/tern/doctor/checks.h"
-#include "cmd/tern/output.h"
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/verbs.h"
 
 #include <stdio.h>
@@ -53,15 +53,9 @@ int verb_doctor(const struct verb *verb, int argc, char **argv)
         {"json", OPTION_FLAG, &as_json, NULL, "print JSON", 0, 0, NULL},
         {0},
     };
-    struct tern_error error = {0};
-    int positionals, counts[FINDING_PROBLEM + 1] = {0};
-    enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status == TERN_OK && positionals > 0)
-        status = tern_fail(&error, TERN_USAGE, "doctor takes no arguments");
-    if (status != TERN_OK)
-        return complain(&error);
+    int code, counts[FINDING_PROBLEM + 1] = {0};
+    if (!options_begin(verb, options, &argc, argv, 0, 0, &code))
+        return code;
     json_t *sections = as_json ? json_object() : NULL;
     run_checks(sections, counts);
     const int notes = counts[FINDING_NOTE], problems = counts[FINDING_PROBLEM];

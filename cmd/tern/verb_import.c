@@ -202,16 +202,11 @@ int verb_import(const struct verb *verb, int argc, char **argv)
         {0},
     };
     struct tern_error error = {0};
-    int count;
-    enum tern_status status = options_parse(verb, options, argc, argv, &count, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status == TERN_OK && count != 1)
-        status = tern_fail(&error, TERN_USAGE, "import takes one FILE");
-    if (status == TERN_OK) {
-        import.file = argv[0];
-        status = make_absolute(&import, &error);
-    }
+    int code;
+    if (!options_begin(verb, options, &argc, argv, 1, 1, &code))
+        return code;
+    import.file = argv[0];
+    enum tern_status status = make_absolute(&import, &error);
     if (status == TERN_OK) {
         client_catch_signals();
         status = run(&import, name, &error);

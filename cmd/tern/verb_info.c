@@ -1,30 +1,20 @@
 /* tern info: what a model file holds, what it needs, and what of it is not supported. */
 #include "cmd/tern/fields.h"
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
-#include "proto/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { NAME_COLUMN = 14 };
 
-/* Strings come from the model file, and must not command the terminal. */
-static void print_safe(const char *text)
-{
-    while (*text != '\0') {
-        const size_t control = tern_utf8_control(text);
-        putchar(control > 0 ? '?' : *text);
-        text += control > 0 ? control : 1;
-    }
-}
-
 static void print_text(const json_t *info, const char *title, const char *key)
 {
     if (!json_is_string(json_object_get(info, key)))
         return;
     printf("%-*s ", NAME_COLUMN, title);
-    print_safe(text_of(info, key));
+    print_shown(text_of(info, key));
     putchar('\n');
 }
 
@@ -53,7 +43,7 @@ static void print_head(const json_t *info)
     printf("%-*s %lld positions\n", NAME_COLUMN, "trained on", number_of(info, "context"));
     printf("%-*s %lld tokens, tokenizer ", NAME_COLUMN, "vocabulary",
            number_of(info, "vocabulary"));
-    print_safe(text_of(info, "tokenizer"));
+    print_shown(text_of(info, "tokenizer"));
     const bool template = json_is_true(json_object_get(info, "chat_template"));
     printf("\n%-*s %s\n", NAME_COLUMN, "chat template",
            json_is_true(json_object_get(info, "chat")) ? "present"
@@ -105,7 +95,7 @@ static void print_list(const json_t *info, const char *title, const char *key)
     json_array_foreach(list, i, item)
     {
         printf("  ");
-        print_safe(json_string_value(item));
+        print_shown(json_string_value(item));
         putchar('\n');
     }
 }
@@ -121,12 +111,12 @@ static void print_metadata(const json_t *info)
     {
         char *value =
             json_dumps(json_object_get(entry, "value"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        print_safe(text_of(entry, "key"));
+        print_shown(text_of(entry, "key"));
         printf(" (%s", text_of(entry, "type"));
         if (number_of(entry, "count") != 1)
             printf(" x %lld", number_of(entry, "count"));
         printf(") ");
-        print_safe(value != NULL ? value : "?");
+        print_shown(value != NULL ? value : "?");
         putchar('\n');
         free(value);
     }

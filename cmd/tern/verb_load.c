@@ -13,8 +13,10 @@ static int simple_request(struct client *client, struct tern_pack *pack)
     const enum tern_status status = client_call(client, pack, take_result, &result, &error);
     client_close(client);
     /* An interrupt that the service did not hear of in time undid nothing: say what was done. */
-    if (result.text != NULL)
-        printf("%s\n", result.text);
+    if (result.text != NULL) {
+        print_shown(result.text);
+        putchar('\n');
+    }
     const bool done = status == TERN_OK || result.text != NULL;
     free(result.text);
     json_decref(result.json);

@@ -1,64 +1,29 @@
 /* tern logits: the logits of every position to a file. */
+#include "cmd/tern/new_file.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-struct logits {
-    FILE *out;
-    const char *path;
-    int failure; /* errno of the first failed write */
-};
 
 static bool take_rows(void *context, const struct tern_message *reply)
 {
-    struct logits *logits = context;
     size_t length;
     const char *rows = tern_message_text(reply, TERN_F_DATA, &length);
-    if (rows != NULL && fwrite(rows, 1, length, logits->out) != length)
-        logits->failure = errno;
-    return logits->failure == 0;
+    return rows == NULL || new_file_write(context, rows, length);
 }
 
-/* A pipe, a device, a link: written as it is, since no other file can take its place. */
-static bool is_special(const char *path)
-{
-    struct stat info;
-    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode);
-}
-
-/* Rows go to OUT.part, which becomes OUT when all are there: a failed run leaves the old file. */
 static enum tern_status write_logits(struct client *client, struct tern_pack *pack,
                                      const char *path, struct tern_error *error)
 {
-    char part[4096];
-    const bool special = is_special(path);
-    const int length = snprintf(part, sizeof part, special ? "%s" : "%s.part", path);
-    if (length < 0 || (size_t)length >= sizeof part) {
+    struct new_file file;
+    enum tern_status status = new_file_open(&file, path, 0666, error);
+    if (status != TERN_OK) {
         tern_pack_free(pack);
-        return tern_fail(error, TERN_USAGE, "the path of the file to write is too long");
+        return status;
     }
-    struct logits logits = {.out = fopen(part, "wb")};
-    if (logits.out == NULL) {
-        tern_pack_free(pack);
-        return tern_fail(error, TERN_USAGE, "cannot write %s: %s", part, strerror(errno));
-    }
-    enum tern_status status = client_call(client, pack, take_rows, &logits, error);
-    if (fclose(logits.out) != 0 && logits.failure == 0)
-        logits.failure = errno;
-    if (logits.failure != 0)
-        status =
-            tern_fail(error, TERN_FAILED, "cannot write %s: %s", part, strerror(logits.failure));
-    if (status == TERN_OK && !special && rename(part, path) != 0)
-        status = tern_fail(error, TERN_FAILED, "cannot write %s: %s", path, strerror(errno));
-    if (status != TERN_OK && !special)
-        unlink(part);
-    return status;
+    status = client_call(client, pack, take_rows, &file, error);
+    return new_file_close(&file, status, error);
 }
 
 int verb_logits(const struct verb *verb, int argc, char **argv)

@@ -1,6 +1,6 @@
 /* tern logs: the log of the service that clients start, also while it does not run. */
 #include "cmd/tern/client.h"
-#include "cmd/tern/output.h"
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { POLL_NS = 200 * 1000 * 1000, LONGEST_TIME = 24 };
@@ -50,27 +49,28 @@ struct wish {
 static void print_plain(const char *line)
 {
     const bool utf8 = tern_utf8_valid(line, strlen(line));
-    for (; *line != '\0'; line++)
-        if (tern_utf8_control(line) > 0 || (!utf8 && (unsigned char)*line >= 0x80))
-            printf("\\x%02x", (unsigned char)*line);
-        else
-            putchar(*line);
+    while (*line != '\0') {
+        size_t odd = tern_utf8_control(line);
+        odd = odd == 0 && !utf8 && (unsigned char)*line >= 0x80 ? 1 : odd;
+        if (odd == 0)
+            putchar(*line++);
+        for (; odd > 0; odd--)
+            printf("\\x%02x", (unsigned char)*line++);
+    }
     putchar('\n');
 }
 
-static void print_object(const struct entry *entry)
+static bool print_object(const struct entry *entry)
 {
-    json_t *text = json_string(entry->text);
     json_t *object = json_pack(
         "{s:o, s:s, s:o, s:o}", "time",
-        entry->time != NULL ? json_stringn(entry->time, (size_t)entry->time_length) : json_null(),
+        entry->time != NULL ? json_of_bytes(entry->time, (size_t)entry->time_length) : json_null(),
         "level", tern_log_level_name(entry->level), "process",
-        entry->name != NULL ? json_stringn(entry->name, (size_t)entry->name_length) : json_null(),
-        "message", text != NULL ? text : json_string("?"));
-    if (object != NULL)
-        json_dumpf(object, stdout, JSON_COMPACT);
-    putchar('\n');
+        entry->name != NULL ? json_of_bytes(entry->name, (size_t)entry->name_length) : json_null(),
+        "message", json_of_text(entry->text));
+    const bool read = print_json_line(object);
     json_decref(object);
+    return read;
 }
 
 /* False when nobody reads any more. */
@@ -80,9 +80,8 @@ static bool print_line(const struct wish *wish, const char *line)
     if (entry.level > wish->level)
         return true;
     if (wish->json)
-        print_object(&entry);
-    else
-        print_plain(line);
+        return print_object(&entry);
+    print_plain(line);
     return !ferror(stdout) && (!wish->follow || fflush(stdout) == 0);
 }
 
@@ -172,7 +171,7 @@ static void follow(const struct wish *wish, FILE **file, const char *path)
             fclose(*file);
             *file = next;
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+            client_poll(NULL, 0, POLL_NS);
         }
     }
 }
@@ -224,14 +223,10 @@ int verb_logs(const struct verb *verb, int argc, char **argv)
     struct tern_runtime runtime;
     struct tern_error error = {0};
     char path[1200];
-    int positionals;
-    enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status == TERN_OK && positionals > 0)
-        status = tern_fail(&error, TERN_USAGE, "logs takes no arguments");
-    if (status == TERN_OK)
-        status = tern_runtime_open(&runtime, &error);
+    int code;
+    if (!options_begin(verb, options, &argc, argv, 0, 0, &code))
+        return code;
+    enum tern_status status = tern_runtime_open(&runtime, &error);
     if (status == TERN_OK) {
         tern_log_level_find(level, strlen(level), &wish.level);
         client_catch_signals();

@@ -1,29 +1,36 @@
 /* tern plan: what the graph compiler made of a model, as a table or a drawing. */
+#include "cmd/tern/json_output.h"
+#include "cmd/tern/new_file.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* To `path`, or to standard output. */
-static enum tern_status write_plan(const struct result *result, const char *path,
+static enum tern_status write_file(const struct result *result, const char *path,
                                    struct tern_error *error)
 {
-    FILE *out = path != NULL ? fopen(path, "we") : stdout;
-    if (out == NULL)
-        return tern_fail(error, TERN_USAGE, "cannot write %s: %s", path, strerror(errno));
+    struct new_file file;
+    const enum tern_status status = new_file_open(&file, path, 0666, error);
+    if (status != TERN_OK)
+        return status;
+    if (result->json != NULL) {
+        json_dumpf(result->json, file.out, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        fputc('\n', file.out);
+    } else if (result->text != NULL) {
+        fputs(result->text, file.out);
+    }
+    return new_file_close(&file, status, error);
+}
+
+static void print(const struct result *result)
+{
+    struct screen screen = {0};
     if (result->json != NULL)
-        json_dumpf(result->json, out, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        print_json(result->json);
     else if (result->text != NULL)
-        fputs(result->text, out);
-    if (result->json != NULL)
-        fputc('\n', out);
-    const bool failed = ferror(out) != 0;
-    if (path != NULL && (fclose(out) != 0 || failed))
-        return tern_fail(error, TERN_FAILED, "cannot write %s: %s", path, strerror(errno));
-    return TERN_OK;
+        write_answer(&screen, result->text, strlen(result->text));
 }
 
 int verb_plan(const struct verb *verb, int argc, char **argv)
@@ -58,8 +65,10 @@ int verb_plan(const struct verb *verb, int argc, char **argv)
     pack_options(&pack, &model);
     enum tern_status status = client_call(&client, &pack, take_result, &result, &error);
     client_close(&client);
-    if (status == TERN_OK)
-        status = write_plan(&result, out, &error);
+    if (status == TERN_OK && out != NULL)
+        status = write_file(&result, out, &error);
+    else if (status == TERN_OK)
+        print(&result);
     free(result.text);
     json_decref(result.json);
     return status == TERN_OK ? 0 : complain(&error);

@@ -1,12 +1,12 @@
 /* tern ps: the service's processes and models, and what they are doing. */
 #include "cmd/tern/fields.h"
+#include "cmd/tern/json_output.h"
 #include "cmd/tern/process_memory.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The client looks, since looking takes long for large processes and must not delay the service. */
@@ -43,14 +43,16 @@ static void print_model(const json_t *model)
 {
     const json_t *tokens = json_object_get(model, "tokens");
     const json_t *now = json_object_get(tokens, "per_s");
-    printf(
-        "%-8s %8lld %7lld %-10s %8lld %8lld %4lld+%4lld/%-5lld %3lld/%lld/%-3lld %8.1f %8.1f  %s\n",
-        text_of(model, "state"), number_of(model, "context"), number_of(model, "threads"),
-        text_of(model, "tier"), number_of(model, "planned_bytes") >> 20,
-        number_of(model, "resident_bytes") >> 20, number_of(model, "pages_used"),
-        number_of(model, "pages_kept"), number_of(model, "pages"), number_of(model, "running"),
-        number_of(model, "queued"), number_of(model, "paused"), real_of(now, "prompt"),
-        real_of(now, "decode"), text_of(model, "model"));
+    printf("%-8s %8lld %7lld %-10s %8lld %8lld %4lld+%4lld/%-5lld "
+           "%3lld/%lld/%-3lld %8.1f %8.1f  ",
+           text_of(model, "state"), number_of(model, "context"), number_of(model, "threads"),
+           text_of(model, "tier"), number_of(model, "planned_bytes") >> 20,
+           number_of(model, "resident_bytes") >> 20, number_of(model, "pages_used"),
+           number_of(model, "pages_kept"), number_of(model, "pages"), number_of(model, "running"),
+           number_of(model, "queued"), number_of(model, "paused"), real_of(now, "prompt"),
+           real_of(now, "decode"));
+    print_shown(text_of(model, "model"));
+    putchar('\n');
 }
 
 static void print_service(const json_t *ps)
@@ -99,13 +101,11 @@ static enum tern_status show(struct client *client, bool as_json, bool again,
         if (again && !as_json)
             fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "\n", stdout);
         if (as_json && again)
-            json_dumpf(result.json, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+            print_json_line(result.json);
         else if (as_json)
             print_json(result.json);
         else
             print_table(result.json);
-        if (as_json && again)
-            putchar('\n');
     }
     free(result.text);
     json_decref(result.json);
@@ -116,11 +116,9 @@ static enum tern_status show(struct client *client, bool as_json, bool again,
 static enum tern_status watch(struct client *client, double seconds, bool as_json,
                               struct tern_error *error)
 {
-    const struct timespec pause = {.tv_sec = (time_t)seconds,
-                                   .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     enum tern_status status = show(client, as_json, true, error);
     while (status == TERN_OK && fflush(stdout) == 0 && !ferror(stdout)) {
-        nanosleep(&pause, NULL);
+        client_poll(NULL, 0, (int64_t)(seconds * 1e9));
         if (client_interrupted())
             return tern_fail(error, TERN_INTERRUPTED, "interrupted");
         status = show(client, as_json, true, error);

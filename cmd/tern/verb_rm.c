@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,19 +84,15 @@ int verb_rm(const struct verb *verb, int argc, char **argv)
     const struct option options[] = {{0}};
     struct tern_error error = {0};
     json_t *ps = NULL;
-    int count, folder = -1, code = 0;
-    enum tern_status status = options_parse(verb, options, argc, argv, &count, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status == TERN_OK && count == 0)
-        status = tern_fail(&error, TERN_USAGE, "NAME is missing; tern ls shows the names");
-    if (status == TERN_OK)
-        status = cache_open(true, &folder, &error);
+    int folder = -1, code;
+    if (!options_begin(verb, options, &argc, argv, 1, INT_MAX, &code))
+        return code;
+    enum tern_status status = cache_open(true, &folder, &error);
     if (status == TERN_OK)
         status = ask_loaded(&ps, &error);
     if (status != TERN_OK)
         code = complain(&error);
-    for (int i = 0; status == TERN_OK && i < count; i++)
+    for (int i = 0; status == TERN_OK && i < argc; i++)
         if (remove_model(folder, ps, argv[i], &error) != TERN_OK) {
             const int failed = complain(&error);
             code = code == 0 ? failed : code;

@@ -6,7 +6,6 @@
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@ struct run {
     struct screen screen;
     bool unwritten; /* standard output takes no more */
     bool no_text;   /* ids came alone: Tern cannot read the model's tokenizer */
+    bool failed;    /* the answer could not be kept */
 };
 
 /* The prompt's words joined by spaces, or standard input. */
@@ -106,54 +106,35 @@ static enum tern_status pack_settings(struct tern_pack *pack, const struct run *
     return pack_sampling(pack, &run->sampling, error);
 }
 
-static void print_stats(const struct tern_message *done)
+static bool take_piece(struct run *run, const struct tern_message *reply)
 {
-    const uint64_t prompt = tern_message_u64(done, TERN_F_PROMPT_TOKENS, 0);
-    const uint64_t count = tern_message_u64(done, TERN_F_COUNT, 0);
-    const uint64_t reused = tern_message_u64(done, TERN_F_REUSED, 0);
-    const double computed = reused < prompt ? (double)(prompt - reused) : 0;
-    const double prompt_s = (double)tern_message_u64(done, TERN_F_PROMPT_NS, 0) * 1e-9;
-    const double decode_s = (double)tern_message_u64(done, TERN_F_DECODE_NS, 0) * 1e-9;
-    const double steps = count > 1 ? (double)(count - 1) : 0; /* the prompt gives the first */
     size_t length;
-    const char *reason = tern_message_text(done, TERN_F_REASON, &length);
-    fprintf(stderr,
-            "prompt: %" PRIu64 " tokens, %.3f s, %.1f tokens/s\n"
-            "answer: %" PRIu64 " tokens, %.3f s, %.1f tokens/s (%.*s)\ncontext: %" PRIu64
-            "\nseed: %" PRIu64 "\nreused: %" PRIu64 " tokens of the prompt\n",
-            prompt, prompt_s, prompt_s > 0 ? computed / prompt_s : 0.0, count, decode_s,
-            decode_s > 0 ? steps / decode_s : 0.0, (int)length, reason != NULL ? reason : "",
-            tern_message_u64(done, TERN_F_CTX, 0), tern_message_u64(done, TERN_F_SEED, 0), reused);
+    if (run->ids || run->json) {
+        run->failed = !collect(&run->answer, reply) || !answer_json_take(&run->details, reply);
+        return !run->failed;
+    }
+    const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
+    run->no_text = text == NULL && tern_message_has(reply, TERN_F_TOKENS);
+    run->unwritten = length > 0 && !write_answer(&run->screen, text, length);
+    return !run->no_text && !run->unwritten;
 }
 
 static bool take_answer(void *context, const struct tern_message *reply)
 {
     struct run *run = context;
-    size_t length;
-    if (run->ids || run->json) {
-        if (!collect(&run->answer, reply) || !answer_json_take(&run->details, reply))
-            return false;
-    } else {
-        const char *text = tern_message_text(reply, TERN_F_BYTES, &length);
-        if (text == NULL && tern_message_has(reply, TERN_F_TOKENS)) {
-            run->no_text = true;
-            return false;
-        }
-        if (length > 0 && !write_answer(&run->screen, text, length)) {
-            run->unwritten = true;
-            return false;
-        }
-    }
+    struct answer_figures figures;
+    if (!take_piece(run, reply))
+        return false;
     if (reply->kind != TERN_MSG_DONE)
         return true;
+    answer_figures_take(&figures, reply);
     if (run->json)
-        run->unwritten = !answer_json_print(&run->details, &run->answer, reply);
+        run->unwritten = !answer_json_print(&run->details, &run->answer, &figures);
     else if (run->ids)
         print_ids(run->answer.ids, run->answer.count);
-    else if (isatty(STDOUT_FILENO))
-        write_out("\n", 1);
+    end_answer_on_screen();
     if (run->stats)
-        print_stats(reply);
+        answer_figures_print(&figures);
     return true;
 }
 
@@ -195,6 +176,7 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     else
         tern_pack_free(&pack);
     client_close(&client);
+    end_answer_on_screen(); /* where it was broken off */
     answer_json_free(&run.details);
     free(run.answer.ids);
     free(run.answer.bytes);
@@ -203,6 +185,9 @@ int verb_run(const struct verb *verb, int argc, char **argv)
                            "%s: no text without a tokenizer (tern info tells what is wrong with "
                            "it); --ids prints the ids",
                            path);
+    if (run.failed)
+        status =
+            tern_fail(&error, TERN_NO_MEMORY, "out of memory for the answer; try a smaller -n");
     if (run.unwritten) /* finish_output says why, or `tern run ... | head -1` has enough */
         return 0;
     return status == TERN_OK ? 0 : complain(&error);

@@ -17,15 +17,10 @@ int verb_serve(const struct verb *verb, int argc, char **argv)
     };
     struct tern_error error = {0};
     char program[1200];
-    int positionals;
-    enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status == TERN_OK && positionals > 0)
-        status = tern_fail(&error, TERN_USAGE, "serve takes no arguments");
-    if (status == TERN_OK)
-        status = service_program(program, sizeof program, &error);
-    if (status == TERN_OK) {
+    int code;
+    if (!options_begin(verb, options, &argc, argv, 0, 0, &code))
+        return code;
+    if (service_program(program, sizeof program, &error) == TERN_OK) {
         char *arguments[] = {program, level != NULL ? (char *)(uintptr_t) "--log-level" : NULL,
                              (char *)(uintptr_t)level, NULL};
         execv(program, arguments);

@@ -13,6 +13,8 @@ static enum tern_status wait_for_end(const struct client *client, struct tern_er
 {
     const uint64_t deadline = tern_now_ns() + STOP_MS * 1000000ull;
     while (tern_runtime_holder(&client->runtime) == client->service) {
+        if (client_interrupted())
+            return tern_fail(error, TERN_INTERRUPTED, "interrupted; the service goes on ending");
         if (tern_now_ns() > deadline)
             return tern_fail(error, TERN_FAILED, "the service does not end; kill %d ends it",
                              client->service);
@@ -28,17 +30,12 @@ int verb_stop(const struct verb *verb, int argc, char **argv)
     struct tern_runtime runtime;
     struct tern_pack pack;
     struct tern_error error = {0};
-    int positionals;
-    enum tern_status status = options_parse(verb, options, argc, argv, &positionals, &error);
-    if (status == TERN_INTERRUPTED)
-        return 0;
-    if (status == TERN_OK && positionals > 0)
-        status = tern_fail(&error, TERN_USAGE, "stop takes no arguments");
-    if (status == TERN_OK)
-        status = tern_runtime_open(&runtime, &error);
-    if (status != TERN_OK)
+    int code;
+    if (!options_begin(verb, options, &argc, argv, 0, 0, &code))
+        return code;
+    if (tern_runtime_open(&runtime, &error) != TERN_OK)
         return complain(&error);
-    status = client_open(&client, false, &error);
+    enum tern_status status = client_open(&client, false, &error);
     if (status == TERN_NO_SERVICE && tern_runtime_holder(&runtime) == 0)
         return 0;
     if (status == TERN_OK) {

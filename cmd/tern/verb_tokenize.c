@@ -131,6 +131,7 @@ int verb_detokenize(const struct verb *verb, int argc, char **argv)
     struct client client;
     struct tern_pack pack;
     struct collected got = {0};
+    struct screen screen = {0};
     struct tern_error error = {0};
     int code;
     if (!begin_model_verb(verb, options, &argc, argv, 1, path, &client, &code))
@@ -144,8 +145,10 @@ int verb_detokenize(const struct verb *verb, int argc, char **argv)
         status = client_call(&client, &pack, collect, &got, &error);
     }
     client_close(&client);
+    if (status == TERN_OK && got.failed)
+        status = tern_fail(&error, TERN_NO_MEMORY, "out of memory for the text");
     if (status == TERN_OK)
-        write_out(got.bytes != NULL ? got.bytes : "", got.length);
+        write_answer(&screen, got.bytes, got.length);
     free(got.ids);
     free(got.bytes);
     return status == TERN_OK ? 0 : complain(&error);

@@ -60,16 +60,13 @@ void tern_session_end(struct tern_composer *composer, struct tern_session *sessi
     composer->ended = session;
 }
 
-static bool take_sequence(struct tern_composer *composer, struct tern_session *session)
+/* The number of a page table that nobody has, -1: all are taken. */
+static int free_sequence(const struct tern_composer *composer)
 {
-    for (int i = 0; i < TERN_MAX_SEQUENCES; i++) {
-        if (composer->sequence[i])
-            continue;
-        composer->sequence[i] = true;
-        session->sequence = i;
-        return true;
-    }
-    return false;
+    for (int i = 0; i < TERN_MAX_SEQUENCES; i++)
+        if (!composer->sequence[i])
+            return i;
+    return -1;
 }
 
 bool tern_compose_evict_resting(struct tern_composer *composer, struct tern_lane *lane)
@@ -104,15 +101,20 @@ static bool let_in(struct tern_composer *composer, struct tern_session *session,
     struct tern_lane *lane = session->lane;
     struct tern_prefix_match match;
     uint64_t need;
+    /* First the page table: without one nothing is worth looking for or giving up. */
+    while (free_sequence(composer) < 0)
+        if (!make_way(composer, session))
+            return false;
     for (;;) { /* again after each change: what was found may have gone with it */
         match = tern_prefix_find(lane, session);
         need = tern_pages_for(session->count + 1ull) - tern_pages_for(match.positions);
-        const bool room = !limited || *promised + need <= tern_pages_available(lane->pages);
-        if (room && take_sequence(composer, session))
+        if (!limited || *promised + need <= tern_pages_available(lane->pages))
             break;
-        if ((room || !tern_prefix_drop(lane, match.kept)) && !make_way(composer, session))
+        if (!tern_prefix_drop(lane, match.kept) && !make_way(composer, session))
             return false;
     }
+    session->sequence = free_sequence(composer);
+    composer->sequence[session->sequence] = true;
     tern_prefix_take(lane, composer->supervisor, &match, session);
     *promised += need;
     return true;

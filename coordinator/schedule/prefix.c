@@ -14,10 +14,15 @@ struct tern_prefix {
 
 /* ---- the list ---- */
 
+/* Ids that both begin with. By blocks: a hundred long texts with one beginning are compared between
+ * two steps. */
 static uint32_t common(const uint32_t *a, uint32_t a_count, const uint32_t *b, uint32_t b_count)
 {
+    enum { BLOCK = 64 };
     const uint32_t most = a_count < b_count ? a_count : b_count;
     uint32_t i = 0;
+    while (most - i >= BLOCK && memcmp(a + i, b + i, BLOCK * sizeof *a) == 0)
+        i += BLOCK;
     while (i < most && a[i] == b[i])
         i++;
     return i;

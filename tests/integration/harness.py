@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TERN_BUILD", SOURCE / "build"))
@@ -115,6 +116,15 @@ class Service:
 
     def __exit__(self, *_):
         self.stop()
+
+
+class ServiceTest(unittest.TestCase):
+    """Tests of one service, which they share."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service()
+        cls.addClassCleanup(cls.service.stop)
 
 
 def models(full=FULL):

@@ -1,8 +1,11 @@
 """A client that keeps no rules: msgpack written by hand, over libzmq itself. For tests that send
 what no honest client sends."""
+import array
 import ctypes
 import os
 import struct
+
+from harness import ServiceTest, models, prompts
 
 DEALER, LINGER, RCVTIMEO, ROUTING_ID, SNDMORE = 5, 17, 27, 5, 2
 
@@ -128,3 +131,16 @@ class RawClient:
 
     def __exit__(self, *_):
         self.close()
+
+
+class RawTest(ServiceTest):
+    """What raw clients ask for: a model, the ids of a prompt (also packed), and those that follow it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        _, path, about = models()[0]
+        cls.model = str(path)
+        cls.tokens = prompts(about)[1]
+        cls.want = cls.service.ids(path, cls.tokens, 8)
+        cls.packed = array.array("I", cls.tokens).tobytes()

@@ -13,7 +13,7 @@ import termios
 import time
 import unittest
 
-from harness import Service, kill, models, wait_until
+from harness import ServiceTest, kill, models, wait_until
 
 
 class Terminal:
@@ -81,15 +81,11 @@ class Terminal:
         os.close(self.fd)
 
 
-class Chat(unittest.TestCase):
+class Chat(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, cls.about = next(m for m in models() if m[0] == "llama-wild-q4_0")  # ChatML
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def chat(self, lines, *options, code=0):
         result = self.service.tern("chat", self.model, "-n", 4, *options, stdin=lines)
@@ -213,6 +209,15 @@ class Piped(Chat):
         err = self.chat("Hi\n", "--stats", "--seed", 5).err
         self.assertIn("reused", err)
         self.assertIn("seed: 5", err)
+
+    def test_figures_of_a_turn_are_those_of_run(self):
+        for seed, want in ((5, 5), (2**63 - 1, 2**63 - 1), (2**63, str(2**63)), (2**64 - 1, str(2**64 - 1))):
+            turn, = self.turns("Hi\n", "--seed", seed)
+            ran = self.service.good("run", self.model, "-n", 4, "--json", "--seed", seed, "Hi").json()
+            self.assertEqual(turn["seed"], want)
+            self.assertEqual(turn.keys() - {"answer"}, ran.keys() - {"text", "ids"})
+            for name in ("reason", "prompt_tokens", "tokens", "context", "seed"):
+                self.assertEqual(turn[name], ran[name], name)
 
     def test_reader_that_goes_away(self):
         process = self.service.start("chat", self.model, "--ignore-eos", "--temp", 1,

@@ -2,25 +2,22 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 
-from harness import TERN, Service, alive, kill, models, wait_until
+from harness import TERN, Service, ServiceTest, alive, kill, models, wait_until
 
 
-class CommandLine(unittest.TestCase):
+class CommandLine(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, about = next(m for m in models() if m[0] == "llama-q4_0")
         cls.about = about
         cls.tokens = about["cases"][-1]["tokens"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def refused(self, code, *args, mentions="", stdin=b""):
         result = self.service.tern(*args, stdin=stdin)
@@ -56,6 +53,7 @@ class CommandLine(unittest.TestCase):
         tokens.write_text("[]")
         self.refused(2, "run", self.model, "--tokens", tokens)
         self.refused(2, "run", self.model, "--tokens", self.service.root / "missing.json")
+        self.refused(2, "detokenize", self.model, stdin=b"[1", mentions="standard input")
 
     def test_paths_that_are_no_models(self):
         root = self.service.root
@@ -143,13 +141,30 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(got, case["tokens"])
 
     def test_full_disk_is_a_failure(self):
-        for args in (["ls"], ["info", self.model], ["run", self.model, "hi", "--raw", "-n", "3"]):
+        for args in (["--version"], ["ls"], ["ls", "--json"], ["info", self.model], ["run", self.model, "hi", "--raw", "-n", "3"]):
             with self.subTest(verb=args[0]), open("/dev/full", "wb") as full:
                 result = subprocess.run([TERN, *map(str, args)], stdout=full,
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                         env=self.service.env, timeout=60)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(b"No space left on device", result.stderr)
+
+    def test_closed_standard_files(self):
+        """Nothing else takes their numbers."""
+        def run(redirections, *args):
+            return subprocess.run(["sh", "-c", f'exec "$@" {redirections}', "sh", TERN, *map(str, args)],
+                                  env=self.service.env, capture_output=True, input=b"hi", timeout=60)
+        self.service.good("info", self.model)
+        for args in (["ls"], ["ps"], ["run", self.model, "--raw", "-n", "3", "hi"], ["info", self.model, "--json"]):
+            done = run(">&-", *args)
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, b"tern: cannot write the output: Bad file descriptor\n"), args)
+        for args in (["tokenize", self.model], ["run", self.model, "--raw", "-"]):
+            done = run("<&-", *args)
+            self.assertEqual((done.returncode, done.stderr),
+                             (2, b"tern: cannot read standard input: Bad file descriptor\n"), args)
+        self.assertEqual(run("2>&-", "run", self.model, "--raw", "-n", "3", "--stats", "hi").returncode, 0)
+        self.assertEqual(run("2>&-", "run", self.model, "--temp", "x").returncode, 2)
 
     def test_logits_into_what_is_no_plain_file(self):
         """A pipe or a link is written, not replaced."""
@@ -168,10 +183,10 @@ class CommandLine(unittest.TestCase):
     def test_reading_input_can_be_interrupted(self):
         process = self.service.start("run", self.model, "-", stdin=subprocess.PIPE)
         reads = pathlib.Path(f"/proc/{process.pid}/wchan")
-        wait_until(lambda: "pipe_read" in reads.read_text(), 10, "the client reads its input")
+        wait_until(lambda: "poll" in reads.read_text(), 10, "the client reads its input")
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(10), 130)
-        self.assertIn(b"interrupted", process.communicate()[1])
+        self.assertEqual(process.communicate()[1], b"tern: interrupted\n")
 
     def test_tokens_and_words_exclude_each_other(self):
         self.refused(2, "run", self.model, "hi", "--tokens", self.service.tokens_file([1]),
@@ -190,6 +205,15 @@ class CommandLine(unittest.TestCase):
         self.assertIn(b"digraph", self.service.good("plan", self.model, "--dot").out)
         plan = self.service.good("plan", self.model, "--json").json()
         self.assertGreater(len(plan["instructions"]), 10)
+
+    def test_bench_computes_every_prompt(self):
+        """None is taken over from an earlier one, of the same run or of the one before."""
+        self.service.good("info", self.model)  # a service runs
+        before = self.service.ps()["tokens"]["prompt"]
+        for _ in range(2):
+            lines = self.service.good("bench", self.model, "-p", 200, "-n", 0, "-r", 3, "-o", "json").json()
+            self.assertEqual([line["n_prompt"] for line in lines], [200])
+        self.assertGreaterEqual(self.service.ps()["tokens"]["prompt"] - before, 2 * 4 * 190)
 
     def test_interrupt_cancels(self):
         process = self.service.start("run", self.model, "--tokens",
@@ -284,6 +308,32 @@ class Daemon(unittest.TestCase):
         client.stderr.close()
         self.assertEqual(code, 7, message)
         self.assertIn("the service has ended", message)
+
+    def test_waiting_for_the_service_can_be_interrupted(self):
+        self.service.good("info", self.model)
+        pid = self.service.coordinator_pid()
+        for args in (["ps"], ["stop"], ["info", self.model]):
+            kill(pid, signal.SIGSTOP)
+            client = self.service.start(*args)
+            status = pathlib.Path(f"/proc/{client.pid}/status")
+            wait_until(lambda: "\nThreads:\t1\n" not in status.read_text(), 5, "it connects")
+            time.sleep(0.1)
+            client.send_signal(signal.SIGINT)
+            self.assertEqual((client.wait(5), client.communicate()[1]), (130, b"tern: interrupted\n"), args)
+            kill(pid, signal.SIGCONT)
+        wait_until(lambda: self.service.tern("ps").code == 0, 5, "the service answers")
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
+    def test_libraries_threads_take_no_signals(self):
+        """From their first moment: what one of them took would not wake the thread that waits."""
+        self.service.good("info", self.model)
+        trace = self.service.root / "trace"
+        subprocess.run(["strace", "-f", "-o", trace, "-e", "trace=rt_sigprocmask", TERN, "ps"], env=self.service.env,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=True)
+        calls = [line.split(maxsplit=1) for line in trace.read_text().splitlines() if "rt_sigprocmask(" in line]
+        others = [call for pid, call in calls if pid != calls[0][0]]
+        self.assertTrue(others)
+        self.assertFalse([call for call in others if "SIG_SETMASK, []" in call])
 
     def test_a_stopped_service_is_told(self):
         self.service.good("run", self.model, "--raw", "-n", 1, "hi")

@@ -4,13 +4,13 @@ import shutil
 import subprocess
 import unittest
 
-from harness import Service
+from harness import ServiceTest
 
 
-class Completion(unittest.TestCase):
+class Completion(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         usage = cls.service.good("--help").out.decode()
         cls.verbs = re.findall(r"^  ([a-z]+)  ", usage, re.MULTILINE)
         cls.options = {verb: re.findall(r"^  (--?[a-z0-9-]+)(?: |$)",
@@ -20,10 +20,6 @@ class Completion(unittest.TestCase):
         cache.mkdir(parents=True)
         (cache / "small-one.gguf").touch()
         (cache / "other.txt").touch()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def script(self, shell):
         return self.service.good("completion", shell).out.decode()
@@ -37,7 +33,7 @@ class Completion(unittest.TestCase):
         done = subprocess.run(["bash", "-c", code, path, "tern", *words], env=env, capture_output=True,
                               text=True, timeout=20, cwd=self.service.root)
         self.assertEqual(done.stderr, "")
-        return done.stdout.split()
+        return [line for line in done.stdout.split("\n") if line]
 
     def test_there_are_tables(self):
         self.assertGreater(len(self.verbs), 10)
@@ -58,6 +54,29 @@ class Completion(unittest.TestCase):
         (self.service.root / "mine.gguf").touch()
         (self.service.root / "mine.txt").touch()
         self.assertEqual(self.bash("run", "mi"), ["mine.gguf"])
+
+    def test_bash_takes_names_of_files_as_they_are(self):
+        """A name with a command in it is only a name; one with a space is one word."""
+        cache = self.service.root / "cache_home" / "tern" / "models"
+        odd = ["$(touch ran)", "`touch ran`", "two words", "*", "a;touch ran"]
+        for name in odd + ["two\nlines", "\x1b[2J"]:
+            (cache / f"{name}.gguf").touch()
+            self.addCleanup((cache / f"{name}.gguf").unlink)
+        (self.service.root / "$(touch ran) here.gguf").touch()
+        found = self.bash("run", "")
+        self.assertLessEqual({*odd, "small-one", "$(touch ran) here.gguf"}, set(found))
+        self.assertFalse([word for word in found if "lines" in word or "\x1b" in word])
+        self.assertFalse((self.service.root / "ran").exists())
+        self.assertEqual(self.bash("run", "two w"), ["two words"])
+
+    def test_bash_knows_what_each_verb_takes(self):
+        (self.service.root / "import me.gguf").touch()
+        self.assertEqual(self.bash("import", "impo"), ["import me.gguf"])
+        self.assertEqual(self.bash("rm", "sm"), ["small-one"])
+        self.assertEqual(self.bash("rm", "impo"), [])
+        self.assertEqual(self.bash("ls", "sm"), [])
+        (self.service.root / "ids of mine.json").touch()
+        self.assertEqual(self.bash("logits", "--tokens", "ids"), ["ids of mine.json"])
 
     def test_zsh_and_fish_know_them_too(self):
         for shell, named in (("zsh", "'{}["), ("fish", " -{} ")):

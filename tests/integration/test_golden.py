@@ -1,20 +1,12 @@
 """Every golden model gives the reference's logits within its tolerance and its greedy tokens."""
 import unittest
 
-from harness import GOLDEN, Service, floats, models
+from harness import GOLDEN, ServiceTest, floats, models
 
 EXACT = ("--precision", "high", "--kv", "f32")
 
 
-class Golden(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.service = Service()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
-
+class Golden(ServiceTest):
     def check_case(self, path, about, case, folder):
         got = floats(self.service.logits(path, case["tokens"], *EXACT))
         want = floats((folder / case["logits_f32"]).read_bytes())

@@ -5,25 +5,15 @@ import signal
 import time
 import unittest
 
-from harness import Service, kill, models, prompts, wait_until
-from raw_client import RawClient
+from harness import Service, ServiceTest, kill, models, prompts, wait_until
+from raw_client import RawClient, RawTest
 
 LIMIT = 256  # requests in work
 OF_ONE = 192  # of them, of one client
 SEATS = 64  # sessions with pages at one time
 
 
-class Queue(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.service = Service()
-        cls.addClassCleanup(cls.service.stop)
-        _, path, about = models()[0]
-        cls.model = str(path)
-        cls.tokens = prompts(about)[1]
-        cls.want = cls.service.ids(path, cls.tokens, 8)
-        cls.packed = array.array("I", cls.tokens).tobytes()
-
+class Queue(RawTest):
     def generate(self, client, request, n):
         client.ask("generate", request, model=self.model, tokens=self.packed, n=n, ignore_eos=True)
 
@@ -99,13 +89,12 @@ class Queue(unittest.TestCase):
         self.assertLess(len(ended), 64, "it waited for a whole round of the other's")
 
 
-class Eight(unittest.TestCase):
+class Eight(ServiceTest):
     """Eight sessions of every kind in the same steps."""
 
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
-        cls.addClassCleanup(cls.service.stop)
+        super().setUpClass()
         _, cls.model, about = next(m for m in models() if m[0] == "gemma3-mix32")
         cls.file = cls.service.tokens_file((prompts(about)[0] * 10)[:1100])
         whole = cls.alone(["--raw", "-n", 1700, "Hello world"])["text"]

@@ -1,26 +1,19 @@
 """Messages that no honest client sends, straight to the service's sockets: each is refused or
 ignored, and nobody else notices."""
-import array
 import random
 import socket
 import struct
 import time
 import unittest
 
-from harness import Service, models, prompts, wait_until
-from raw_client import Packed, RawClient, pack
+from harness import wait_until
+from raw_client import Packed, RawClient, RawTest, pack
 
 
-class Messages(unittest.TestCase):
+class Messages(RawTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
-        cls.addClassCleanup(cls.service.stop)
-        _, path, about = models()[0]
-        cls.model = str(path)
-        cls.tokens = prompts(about)[1]
-        cls.want = cls.service.ids(path, cls.tokens, 8)
-        cls.packed = array.array("I", cls.tokens).tobytes()
+        super().setUpClass()
         cls.pid = cls.service.coordinator_pid()
 
     def tearDown(self):

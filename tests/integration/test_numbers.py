@@ -9,7 +9,7 @@ import unittest
 
 import gguf_files as g
 from float64 import Float64
-from harness import BUILD, Service, floats
+from harness import BUILD, ServiceTest, floats
 
 REFERENCE = BUILD / "tests" / "reference" / "reference"
 # Of the largest logit, with 16-bit activations: measured were 2e-4 and, with large values, 4e-4.
@@ -33,15 +33,11 @@ def scale(model, name, factor):
     tensor.data = struct.pack("<%df" % len(values), *(v * factor for v in values))
 
 
-class Numbers(unittest.TestCase):
+class Numbers(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         cls.path = cls.service.root / "numbers.gguf"
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def rows(self, model, tokens, *options):
         """Logits of every position, as bytes, and as rows of floats."""

@@ -3,20 +3,12 @@ request, and for the fused and the unfused plan."""
 import json
 import unittest
 
-from harness import Service, prompts, representative
+from harness import ServiceTest, prompts, representative
 
 TIERS = ("scalar", "avx2", "avx512", "avx512vnni")
 
 
-class OneAnswer(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.service = Service()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
-
+class OneAnswer(ServiceTest):
     def available_tiers(self, path):
         tiers = []
         for tier in TIERS:

@@ -40,6 +40,17 @@ class Prefixes(unittest.TestCase):
                     self.assertEqual(self.warm(path, cases, "--kv", kv), want)
                     self.service.good("unload", path)
 
+    def test_other_settings_take_nothing_over(self):
+        """The model is loaded anew for them, and what was computed before has other bits."""
+        _, path, about = models()[0]
+        tokens = (about["cases"][-1]["tokens"] * 100)[:200]
+        settings = [("--precision", precision, "--kv", kv) for precision in ("fast", "high") for kv in ("f16", "f32")]
+        want = {}
+        for options in settings:
+            want[options], = self.fresh(path, [(tokens, 12)], *options)
+        for options in random.Random(5).choices(settings, k=16):
+            self.assertEqual(self.warm(path, [(tokens, 12)], *options), [want[options]])
+
     def chat(self, path, about):
         """Growing prompts, each the last one, its answer and something new."""
         turns, prompt = [], about["cases"][-1]["tokens"][:5] * 8

@@ -3,20 +3,12 @@ used if scripts/fetch-models --gemma has brought them into the cache, and skippe
 import json
 import unittest
 
-from harness import GOLDEN, REAL, Service, floats
+from harness import GOLDEN, REAL, ServiceTest, floats
 
 EXACT = ("--precision", "high", "--kv", "f32")
 
 
-class Real(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.service = Service()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
-
+class Real(ServiceTest):
     def check(self, name, file):
         model = REAL / file
         about = GOLDEN / "real" / f"{name}.json"

@@ -5,7 +5,7 @@ import json
 import subprocess
 import unittest
 
-from harness import BUILD, Service, floats, models
+from harness import BUILD, ServiceTest, floats, models
 
 REFERENCE = BUILD / "tests" / "reference" / "reference"
 SETTINGS = list(itertools.product(("fast", "high"), ("f16", "f32")))
@@ -24,15 +24,7 @@ def first_difference(got, want, rows):
             f"{at % width}: {floats(got)[at]!r}, the reference has {floats(want)[at]!r}")
 
 
-class Reference(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.service = Service()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
-
+class Reference(ServiceTest):
     def reference(self, path, tokens, *options):
         """The reference's logits as bytes."""
         file = self.service.root / "reference.json"

@@ -1,21 +1,21 @@
 """How tokens are chosen and how answers end, from the command line to the bytes."""
 import json
 import math
+import random
+import struct
 import unittest
 
 import gguf_files
-from harness import REAL, Service, floats, models
+import plain_sampling
+from harness import REAL, Service, ServiceTest, floats, models
+from raw_client import RawClient
 
 
-class Sampling(unittest.TestCase):
+class Sampling(ServiceTest):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, cls.about = next(m for m in models() if m[0] == "llama-q4_0")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def answer(self, *options, n=24, model=None, **kwargs):
         return self.service.good("run", model or self.model, "--raw", "--json", "-n", n, "--ignore-eos",
@@ -94,19 +94,87 @@ class Sampling(unittest.TestCase):
         self.assertTrue(all(t["top"] == [] for t in alone["logprobs"]))
 
 
-class Endings(unittest.TestCase):
+class Definition(ServiceTest):
+    """Choices are those of plain_sampling, an implementation of its own of the written definition."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        _, path, about = next(m for m in models() if m[0] == "llama-q4_0")
+        cls.model, cls.vocabulary = str(path), 520
+        chance = random.Random(7)
+        cls.ids = [chance.randrange(520) for _ in range(30)] * 4
+        rows = floats(cls.service.logits(path, cls.ids))
+        cls.rows = [rows[i * 520:(i + 1) * 520].tolist() for i in range(len(cls.ids))]
+
+    def settings(self, chance):
+        top = sorted(range(520), key=lambda i: -self.rows[20][i])
+        ties = [(token, 1e4) for token in chance.sample(range(520), 60)]  # so large that many become equal
+        spread = [(token, chance.uniform(-1e4, 1e4)) for token in chance.sample(range(520), 9)]
+        return {
+            "temp": chance.choice([0, 1e-60, 1e-45, 1e-30, 1e-3, 0.3, 0.8, 1, 1.7, 30, 1e6]),
+            "top_k": chance.choice([0, 0, 1, 2, 7, 40, 519, 520, 521, 2**32 - 1]),
+            "top_p": chance.choice([1, 1, 0, 1e-300, 0.05, 0.5, 0.9, 0.999999, 1 - 2**-53]),
+            "min_p": chance.choice([0, 0, 1e-300, 1e-6, 0.03, 0.5, 1]),
+            "repeat_penalty": chance.choice([1, 1, 1.1, 1.5, 0.6, 1e-3, 1e3]),
+            "seed": chance.choice([0, 1, 2**32, 2**63, 2**64 - 1, chance.getrandbits(64)]),
+            "bias": chance.choice([(), (), ties, spread, [(top[0], -1e4), (top[0], 1e4)], [(3, 0.0)]]),
+        }
+
+    def test_choices_are_those_of_the_definition(self):
+        chance, seen = random.Random(8), set()
+        with RawClient(self.service) as client:
+            for number in range(1, 801):
+                count, s = chance.randrange(1, len(self.ids) + 1), self.settings(chance)
+                packed = b"".join(struct.pack("<If", *pair) for pair in s["bias"])
+                fields = {**s, "temp": float(s["temp"]), "bias": packed} if packed else \
+                    {k: v for k, v in s.items() if k != "bias"}
+                for name in ("temp", "top_p", "min_p", "repeat_penalty"):
+                    fields[name] = float(fields[name])
+                client.ask("generate", number, model=self.model, raw=True, ignore_eos=True, n=1, **fields,
+                           tokens=struct.pack(f"<{count}I", *self.ids[:count]))
+                got, reply = [], {"k": ""}
+                while reply["k"] != "done":
+                    reply = client.receive()
+                    self.assertNotIn(reply["k"], ("error",), reply)
+                    if reply["k"] == "tokens":
+                        got += struct.unpack(f"<{len(reply['tokens']) // 4}I", reply["tokens"])
+                s["penalty"] = s.pop("repeat_penalty")
+                want = plain_sampling.choose(self.rows[count - 1], self.ids[:count], **s)
+                self.assertEqual(got, [want], (count, s))
+                seen.add(want)
+        self.assertGreater(len(seen), 100)
+
+    def test_further_tokens_too(self):
+        """Of the command line, where each answer's token is one of the ids of the next."""
+        options = {"temp": 1.3, "top_k": 70, "top_p": 0.95, "min_p": 0.001, "seed": 2**64 - 3}
+        args = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), value)]
+        ids = self.ids[:40]
+        for _ in range(12):
+            row = floats(self.service.logits(self.model, ids))[-520:].tolist()
+            ids.append(plain_sampling.choose(row, ids, penalty=1.2, bias=[(5, 2.5)], **options))
+        self.assertEqual(self.service.ids(self.model, ids[:40], 12, *args, "--repeat-penalty", 1.2, "--bias", "5=2.5"),
+                         ids[40:])
+
+    def test_values_that_are_none_are_refused(self):
+        with RawClient(self.service) as client:
+            for number, (name, value) in enumerate((n, v) for n in ("temp", "top_p", "min_p", "repeat_penalty")
+                                                   for v in (math.nan, math.inf, -math.inf, -1e-300)):
+                client.ask("generate", number, model=self.model, raw=True, n=1, tokens=struct.pack("<I", 1),
+                           **{name: value})
+                reply = client.last(number)
+                self.assertEqual((reply["k"], reply.get("status")), ("error", 2), (name, value))
+
+
+class Endings(ServiceTest):
     """Stop texts and half characters, on answers that a bias makes predictable: the golden models have a
     token for each byte."""
 
     @classmethod
     def setUpClass(cls):
-        cls.service = Service()
+        super().setUpClass()
         _, cls.model, _ = next(m for m in models() if m[0] == "llama-q4_0")
         cls.whole = cls.service.good("run", cls.model, "--raw", "-n", 60, "--ignore-eos", "Once").out
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
 
     def run_with(self, *options, n=60, **kwargs):
         return self.service.good("run", self.model, "--raw", "-n", n, "--ignore-eos", *options, "Once", **kwargs)

@@ -14,7 +14,7 @@ import struct
 import time
 import unittest
 
-from harness import GOLDEN, Service, alive, models, prompts, wait_until
+from harness import Service, alive, models, prompts, wait_until
 from raw_client import RawClient, pack
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ import time
 import unittest
 
 import gguf_files as g
-from harness import TERN, Service
+from harness import TERN, ServiceTest
 
 MESSAGE = "{{ m.role }}: {{ m.content }}\n"
 LOOP = "{% for m in messages %}" + MESSAGE + "{% endfor %}"
@@ -45,15 +45,7 @@ def peak_mib(pid):
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-class Templates(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.service = Service()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.stop()
-
+class Templates(ServiceTest):
     def model(self, name, template):
         model = g.base() if template is None else g.with_key("tokenizer.chat_template", g.STRING, template)
         path = pathlib.Path(self.service.root) / (name + ".gguf")

@@ -274,6 +274,26 @@ static void kept_pages_make_way(void **state)
     close_lane();
 }
 
+/* Whoever waits for a seat gives up nothing of what is kept: it would be for nothing. */
+static void waiting_for_a_seat_costs_nothing(void **state)
+{
+    (void)state;
+    enum { KEPT = 40 };
+    open_lane(64, 2 * KEPT + TERN_MAX_SEQUENCES + 8);
+    for (uint32_t i = 0; i < KEPT; i++)
+        run(0, text(i), 80, 1, 0);
+    for (int i = 0; i < TERN_MAX_SEQUENCES; i++)
+        submit(i, text(100 + (uint32_t)i), 20, 30);
+    submit(TERN_MAX_SEQUENCES, text(200), 1000, 5); /* has no pages either */
+    for (int i = 0; i < 10; i++)
+        fake_finish_some(scheduler, 1);
+    assert_int_equal(owners[TERN_MAX_SEQUENCES].session->sequence, -1);
+    assert_int_equal(lane.kept_count, KEPT);
+    finish_all();
+    check(&owners[TERN_MAX_SEQUENCES], 5, 0);
+    close_lane();
+}
+
 static void the_least_recently_used_goes_first(void **state)
 {
     (void)state;
@@ -380,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_prompt_is_kept_as_far_as_it_came),
         cmocka_unit_test(every_row_is_computed_and_kept),
         cmocka_unit_test(kept_pages_make_way),
+        cmocka_unit_test(waiting_for_a_seat_costs_nothing),
         cmocka_unit_test(the_least_recently_used_goes_first),
         cmocka_unit_test(deaths_change_nothing),
         cmocka_unit_test(all_at_once),

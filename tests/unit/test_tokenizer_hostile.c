@@ -517,7 +517,6 @@ static void known_control_tokens_end_answers(void **state)
         {"<|endoftext|>", true},
         {"<|end_of_text|>", true},
         {"<eos>", true},
-        {"</s>", true},
         {"<EOT>", false},
         {"<|EOT|>", true},
         {"<|eot|>", true},

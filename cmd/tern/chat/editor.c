@@ -8,6 +8,7 @@
 #include "proto/utf8.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,6 +24,7 @@ struct editor {
     EditLine *el;
     struct chat_history *history;
     const char *prompt;
+    int input;        /* the terminal, where possible so that reading never blocks */
     char typed[4096]; /* read and not yet used: typed[begin .. end) */
     size_t begin, end;
     bool interrupted, hung_up;
@@ -60,7 +62,7 @@ static void stop_here(struct editor *editor)
 /* True when there is something to read; false after a signal that ends the line. */
 static bool wait_for_key(struct editor *editor)
 {
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct pollfd input = {.fd = editor->input, .events = POLLIN};
     sigset_t all, old;
     int ready = -1;
     sigfillset(&all);
@@ -93,7 +95,7 @@ static bool read_typed(struct editor *editor)
         return false;
     }
     const ssize_t got =
-        read(STDIN_FILENO, editor->typed + editor->end, sizeof editor->typed - editor->end);
+        read(editor->input, editor->typed + editor->end, sizeof editor->typed - editor->end);
     editor->hung_up = got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN);
     editor->end += got > 0 ? (size_t)got : 0;
     return !editor->hung_up;
@@ -165,14 +167,31 @@ static unsigned char paste(EditLine *el, int key)
     return inserted && length <= PASTE_MAX ? CC_REFRESH : CC_REFRESH_BEEP;
 }
 
+/* The terminal opened anew: Ctrl-C and Ctrl-Z throw away what was typed, also what poll has seen
+ * already, and a reading that then blocked would not be ended by a signal that came before it. The
+ * descriptor that others share stays as it is. */
+static int open_terminal(void)
+{
+    const int fd = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return fd >= 0 ? fd : STDIN_FILENO;
+}
+
+static void close_terminal(const struct editor *editor)
+{
+    if (editor->input != STDIN_FILENO)
+        close(editor->input);
+}
+
 struct editor *editor_open(void)
 {
     struct editor *editor = calloc(1, sizeof *editor);
     if (editor == NULL)
         return NULL;
+    editor->input = open_terminal();
     editor->prompt = "> ";
     editor->el = el_init("tern", stdin, stdout, stderr);
     if (editor->el == NULL) {
+        close_terminal(editor);
         free(editor);
         return NULL;
     }
@@ -193,6 +212,7 @@ void editor_close(struct editor *editor)
 {
     chat_history_close(editor->history);
     el_end(editor->el);
+    close_terminal(editor);
     free(editor);
 }
 
@@ -232,6 +252,8 @@ enum input_event editor_line(struct editor *editor, const char *text, struct lin
     bracket_pastes(false);
     sigaction(SIGWINCH, &old_resize, NULL);
     sigaction(SIGTSTP, &old_stop, NULL);
+    clearerr(
+        stdout); /* signals may have cut off what was drawn, which is no output that is missed */
     if (line->text == NULL || length <= 0 || editor->interrupted || editor->hung_up)
         return end_of_reading(editor, cleared);
     line->length = (size_t)length - (line->text[length - 1] == '\n');

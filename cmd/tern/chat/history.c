@@ -1,9 +1,9 @@
 #include "cmd/tern/chat/history.h"
 
 #include "cmd/tern/models.h"
+#include "cmd/tern/new_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static bool read_entries(struct chat_history *kept)
 {
     struct stat about;
     HistEvent event;
-    if (lstat(kept->path, &about) != 0)
+    if (stat(kept->path, &about) != 0)
         return errno == ENOENT;
     return S_ISREG(about.st_mode) && about.st_size <= FILE_MAX &&
            (about.st_size == 0 || history(kept->entries, &event, H_LOAD, kept->path) >= 0);
@@ -56,22 +56,21 @@ struct chat_history *chat_history_open(EditLine *editor)
     return kept;
 }
 
-/* Whole or not at all, so that two chats that end together leave the file of one. */
+/* Two chats that end together leave the file of one. */
 static void write_entries(struct chat_history *kept)
 {
-    char temporary[sizeof kept->path + 8];
+    struct new_file file;
+    struct tern_error error;
     HistEvent event;
-    snprintf(temporary, sizeof temporary, "%s.XXXXXX", kept->path);
-    const int fd = mkostemp(temporary, O_CLOEXEC); /* of mode 0600 */
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bool written = file != NULL && history(kept->entries, &event, H_SAVE_FP, file) >= 0;
-    if (file != NULL)
-        written = fclose(file) == 0 && written;
-    if (written && rename(temporary, kept->path) == 0)
-        return;
-    fprintf(stderr, "tern: cannot keep what was typed in %s: %s\n", kept->path, strerror(errno));
-    if (fd >= 0)
-        unlink(temporary);
+    enum tern_status status = new_file_open(&file, kept->path, 0600, &error);
+    if (status == TERN_OK) {
+        if (history(kept->entries, &event, H_SAVE_FP, file.out) < 0 && !ferror(file.out))
+            status =
+                tern_fail(&error, TERN_NO_MEMORY, "cannot write %s: out of memory", kept->path);
+        status = new_file_close(&file, status, &error);
+    }
+    if (status != TERN_OK)
+        fprintf(stderr, "tern: what was typed is not kept: %s\n", error.message);
 }
 
 void chat_history_close(struct chat_history *kept)

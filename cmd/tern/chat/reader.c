@@ -3,8 +3,6 @@
 #include "cmd/tern/client.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,18 +24,10 @@ void reader_close(struct reader *reader)
 static enum input_event wait_for_input(void)
 {
     struct pollfd ends[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = STDOUT_FILENO}};
-    enum input_event event = INPUT_TEXT;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    while (!client_interrupted() && ppoll(ends, 2, NULL, &old) < 0 && errno == EINTR)
-        ;
-    if (client_interrupted())
-        event = INPUT_INTERRUPTED;
-    else if ((ends[1].revents & POLLERR) != 0)
-        event = INPUT_CLOSED;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return event;
+    while (client_poll(ends, 2, -1) < 0 && errno == EINTR)
+        if (client_interrupted())
+            return INPUT_INTERRUPTED;
+    return (ends[1].revents & POLLERR) != 0 ? INPUT_CLOSED : INPUT_TEXT;
 }
 
 /* Room for more bytes behind bytes[end). */

@@ -3,7 +3,6 @@
 #include "proto/utf8.h"
 #include "proto/wait.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +23,12 @@ static bool has_system(const struct chat *chat)
 
 enum tern_status chat_set_system(struct chat *chat, const char *text, struct tern_error *error)
 {
-    if (has_system(chat))
-        json_array_remove(chat->messages, 0);
+    const bool had = has_system(chat);
     if (text[0] != '\0' &&
         json_array_insert_new(chat->messages, 0, new_message("system", text, strlen(text))) != 0)
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
+    if (had)
+        json_array_remove(chat->messages, text[0] != '\0');
     return TERN_OK;
 }
 
@@ -49,7 +49,6 @@ enum tern_status chat_start(struct chat *chat, struct tern_error *error)
 void chat_free(struct chat *chat)
 {
     json_decref(chat->messages);
-    json_decref(chat->figures);
     free(chat->answer.ids);
     free(chat->answer.bytes);
 }
@@ -79,29 +78,14 @@ static enum tern_status pack_turn(const struct chat *chat, struct tern_pack *pac
     return pack_sampling(pack, &sampling, error);
 }
 
-static void keep_figures(struct chat *chat, const struct tern_message *done)
-{
-    size_t length;
-    const char *reason = tern_message_text(done, TERN_F_REASON, &length);
-    const double prompt_s = (double)tern_message_u64(done, TERN_F_PROMPT_NS, 0) * 1e-9;
-    const double decode_s = (double)tern_message_u64(done, TERN_F_DECODE_NS, 0) * 1e-9;
-    json_decref(chat->figures);
-    chat->figures = json_pack("{s:s%, s:I, s:I, s:I, s:I, s:f, s:f, s:I}", "reason",
-                              reason != NULL ? reason : "", length, "prompt_tokens",
-                              (json_int_t)tern_message_u64(done, TERN_F_PROMPT_TOKENS, 0), "reused",
-                              (json_int_t)tern_message_u64(done, TERN_F_REUSED, 0), "tokens",
-                              (json_int_t)tern_message_u64(done, TERN_F_COUNT, 0), "context",
-                              (json_int_t)tern_message_u64(done, TERN_F_CTX, 0), "prompt_s",
-                              prompt_s, "decode_s", decode_s, "seed", (json_int_t)chat->turn_seed);
-}
-
 static bool take_answer(void *context, const struct tern_message *reply)
 {
     struct chat *chat = context;
     if (!collect(&chat->answer, reply))
         return false;
-    if (reply->kind == TERN_MSG_DONE)
-        keep_figures(chat, reply);
+    chat->done = reply->kind == TERN_MSG_DONE;
+    if (chat->done)
+        answer_figures_take(&chat->figures, reply);
     if (chat->json || chat->answer.length <= chat->shown)
         return true;
     const size_t first = chat->shown;
@@ -177,8 +161,7 @@ enum tern_status chat_turn(struct chat *chat, const char *text, struct tern_erro
     chat->turn_seed = draw_seed(chat);
     chat->shown = 0;
     chat->answer.failed = false;
-    json_decref(chat->figures);
-    chat->figures = NULL;
+    chat->done = false;
     if (json_array_append_new(chat->messages, new_message("user", text, strlen(text))) != 0)
         return tern_fail(error, TERN_NO_MEMORY, "out of memory");
     enum tern_status status = ask(chat, error);

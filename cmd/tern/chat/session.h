@@ -2,6 +2,7 @@
 #ifndef TERN_CMD_CHAT_SESSION_H
 #define TERN_CMD_CHAT_SESSION_H
 
+#include "cmd/tern/answer.h"
 #include "cmd/tern/client.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/sampling.h"
@@ -19,9 +20,10 @@ struct chat {
 
     struct screen screen; /* of the answer that comes */
     struct collected answer;
-    size_t shown;    /* bytes of the answer that were printed */
-    bool unwritten;  /* standard output takes no more */
-    json_t *figures; /* what DONE told of it */
+    size_t shown;   /* bytes of the answer that were printed */
+    bool unwritten; /* standard output takes no more */
+    bool done;      /* DONE came, and told: */
+    struct answer_figures figures;
     uint64_t turn_seed;
 };
 

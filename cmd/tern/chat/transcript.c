@@ -1,6 +1,7 @@
 #include "cmd/tern/chat/transcript.h"
 
 #include "cmd/tern/json_input.h"
+#include "cmd/tern/new_file.h"
 #include "proto/message.h"
 
 #include <errno.h>
@@ -115,39 +116,22 @@ enum tern_status transcript_load(const char *path, json_t **messages, struct ter
     return status;
 }
 
-static bool write_file(int fd, const json_t *messages)
-{
-    FILE *file = fdopen(fd, "w");
-    if (file == NULL) {
-        close(fd);
-        return false;
-    }
-    bool good = json_dumpf(messages, file, JSON_INDENT(1) | JSON_PRESERVE_ORDER) == 0;
-    good = fputc('\n', file) != EOF && good;
-    good = fflush(file) == 0 && fsync(fd) == 0 && good;
-    return fclose(file) == 0 && good;
-}
-
 enum tern_status transcript_save(const char *path, const json_t *messages, struct tern_error *error)
 {
     struct stat about;
+    struct new_file file;
     json_t *old = NULL;
-    char *temporary;
-    enum tern_status status = TERN_OK;
     if (lstat(path, &about) == 0 && transcript_load(path, &old, error) != TERN_OK)
         return tern_fail(error, TERN_USAGE,
                          "%s exists and is no transcript; it stays as it is, choose another name",
                          path);
     json_decref(old);
-    if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-        return tern_fail(error, TERN_NO_MEMORY, "out of memory");
-    const int fd = mkostemp(temporary, O_CLOEXEC); /* of mode 0600 */
-    if (fd < 0) {
-        status = tern_fail(error, TERN_USAGE, "cannot write %s: %s", path, strerror(errno));
-    } else if (!write_file(fd, messages) || rename(temporary, path) != 0) {
-        status = tern_fail(error, TERN_FAILED, "cannot write %s: %s", path, strerror(errno));
-        unlink(temporary);
-    }
-    free(temporary);
-    return status;
+    enum tern_status status = new_file_open(&file, path, 0600, error);
+    if (status != TERN_OK)
+        return status;
+    if (json_dumpf(messages, file.out, JSON_INDENT(1) | JSON_PRESERVE_ORDER) != 0 &&
+        !ferror(file.out))
+        status = tern_fail(error, TERN_NO_MEMORY, "out of memory for %s", path);
+    fputc('\n', file.out);
+    return new_file_close(&file, status, error);
 }

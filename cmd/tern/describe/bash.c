@@ -4,9 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
-bool takes_model(const struct verb *verb)
+static bool begins(const char *text, const char *with)
 {
-    return strncmp(verb->arguments, "MODEL", 5) == 0;
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+bool takes_names(const struct verb *verb)
+{
+    return begins(verb->arguments, "MODEL") || begins(verb->arguments, "NAME");
+}
+
+bool takes_models(const struct verb *verb)
+{
+    return begins(verb->arguments, "MODEL") || begins(verb->arguments, "FILE");
 }
 
 bool takes_file(const struct option *option)
@@ -43,18 +53,23 @@ static void print_verb(void *context, const struct verb *verb, const struct opti
             print_words(o->choices);
             printf("' ;;\n");
         } else {
-            printf(takes_file(o) ? "files=1 ;;\n" : ";;\n");
+            printf(takes_file(o) ? "files='*' ;;\n" : ";;\n");
         }
     }
     printf("        %s:*) words='--help", verb->name);
     for (const struct option *o = options; o->name != NULL; o++)
         printf(" %s%s", option_dashes(o), o->name);
-    printf("'; models=%d", takes_model(verb));
+    printf("'");
+    if (takes_names(verb) || takes_models(verb))
+        printf("; [[ $word == -* ]] || { names=%d; files='%s'; }", takes_names(verb),
+               takes_models(verb) ? "*.gguf" : "");
     if (strcmp(verb->name, "completion") == 0)
         printf("; [[ $word == -* ]] || words='bash zsh fish models'");
     printf(" ;;\n");
 }
 
+/* Names of files are never given to compgen -W, which would run commands that stand in them, nor
+ * split into words. */
 void describe_bash(void)
 {
     size_t count;
@@ -62,7 +77,7 @@ void describe_bash(void)
     printf("# bash completion for tern, written by `tern completion bash`\n"
            "_tern()\n{\n"
            "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-           "    local words= models=0 files=0\n"
+           "    local words= names=0 files= name\n"
            "    COMPREPLY=()\n"
            "    if [[ $COMP_CWORD -eq 1 ]]; then\n"
            "        COMPREPLY=($(compgen -W '");
@@ -74,15 +89,15 @@ void describe_bash(void)
            "    case ${COMP_WORDS[1]}:$before in\n");
     for (size_t i = 0; i < count; i++)
         options_visit(&verbs[i], print_verb, NULL);
-    printf(
-        "    esac\n"
-        "    if [[ $models = 1 && $word != -* ]]; then\n"
-        "        words=$(tern completion models 2>/dev/null)\n"
-        "        COMPREPLY=($(compgen -f -X '!*.gguf' -- \"$word\") $(compgen -d -- \"$word\"))\n"
-        "    elif [[ $files = 1 ]]; then\n"
-        "        COMPREPLY=($(compgen -f -- \"$word\"))\n"
-        "    fi\n"
-        "    COMPREPLY+=($(compgen -W \"$words\" -- \"$word\"))\n"
-        "}\n"
-        "complete -o filenames -F _tern tern\n");
+    printf("    esac\n"
+           "    while IFS= read -r name; do\n"
+           "        [[ -n $name && $name == \"$word\"* ]] && COMPREPLY+=(\"$name\")\n"
+           "    done < <([[ $names = 0 ]] || tern completion models 2>/dev/null)\n"
+           "    while IFS= read -r name; do\n"
+           "        COMPREPLY+=(\"$name\")\n"
+           "    done < <([[ -z $files ]] || { compgen -f -X \"!$files\" -- \"$word\"\n"
+           "                                 [[ $files = '*' ]] || compgen -d -- \"$word\"; })\n"
+           "    COMPREPLY+=($(compgen -W \"$words\" -- \"$word\"))\n"
+           "}\n"
+           "complete -o filenames -F _tern tern\n");
 }

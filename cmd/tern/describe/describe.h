@@ -11,8 +11,9 @@ void describe_fish(void);
 void describe_man_tern(void);
 void describe_man_ternd(void);
 
-/* Whether the verb's first argument is a model. */
-bool takes_model(const struct verb *verb);
+/* Whether the verb's arguments may be names of the cache, and files of models; MODEL is both. */
+bool takes_names(const struct verb *verb);
+bool takes_models(const struct verb *verb);
 /* Whether the option's value is a file to be named. */
 bool takes_file(const struct option *option);
 

@@ -24,10 +24,11 @@ static void print_verb(void *context, const struct verb *verb, const struct opti
         }
         printf("\n");
     }
-    if (takes_model(verb))
-        printf("complete -c tern -n '__fish_seen_subcommand_from %s' -k -a '(tern completion "
-               "models 2>/dev/null; __fish_complete_suffix .gguf)'\n",
-               verb->name);
+    if (takes_names(verb) || takes_models(verb))
+        printf("complete -c tern -n '__fish_seen_subcommand_from %s' -k -a '(%s%s%s)'\n",
+               verb->name, takes_names(verb) ? "tern completion models 2>/dev/null" : "",
+               takes_names(verb) && takes_models(verb) ? "; " : "",
+               takes_models(verb) ? "__fish_complete_suffix .gguf" : "");
 }
 
 void describe_fish(void)

@@ -79,13 +79,15 @@ void describe_man_ternd(void)
 {
     printf(".TH TERND 8 \"\" \"tern %s\" \"System Administration\"\n"
            ".SH NAME\nternd \\- the service of tern\n"
-           ".SH SYNOPSIS\n.B ternd\n[\\fB\\-\\-version\\fR]\n"
+           ".SH SYNOPSIS\n.B ternd\n[\\fB\\-\\-version\\fR] [\\fB\\-\\-log\\fR \\fI/PATH\\fR]\n"
+           "[\\fB\\-\\-log\\-level\\fR \\fIerror|warning|info|debug\\fR]\n"
            ".SH DESCRIPTION\n"
            "Loads models and answers the requests of\n.BR tern (1),\n"
            "which starts it when it is needed; \\fBtern serve\\fR runs it in the foreground and\n"
            "\\fBtern stop\\fR ends it. SIGTERM and SIGINT end it too.\n"
            ".SH ENVIRONMENT\n"
            ".TP\n.B XDG_RUNTIME_DIR\nholds the folder of its socket and lock\n"
+           ".TP\n.B TERN_LOG_LEVEL\nwhat the log tells, where \\-\\-log\\-level does not say it\n"
            ".TP\n.B TERN_RESERVE_MIB\nmemory that models must leave free, in MiB\n"
            ".SH SEE ALSO\n.BR tern (1)\n",
            TERN_VERSION);

@@ -35,8 +35,11 @@ static void print_verb(void *context, const struct verb *verb, const struct opti
         }
         printf("'");
     }
-    if (takes_model(verb))
-        printf(" \\\n                '1:model:_tern_models'");
+    if (takes_names(verb) || takes_models(verb))
+        printf(" \\\n                '%s:%s'", takes_names(verb) && takes_models(verb) ? "1" : "*",
+               !takes_models(verb) ? "name:_tern_names"
+               : takes_names(verb) ? "model:_tern_models"
+                                   : "file:_files -g \"*.gguf\"");
     if (strcmp(verb->name, "completion") == 0)
         printf(" \\\n                '1:shell:(bash zsh fish models)'");
     printf("\n            ;;\n");
@@ -47,10 +50,12 @@ void describe_zsh(void)
     size_t count;
     const struct verb *verbs = all_verbs(&count);
     printf("#compdef tern\n# zsh completion for tern, written by `tern completion zsh`\n"
-           "_tern_models()\n{\n"
+           "_tern_names()\n{\n"
            "    local -a names\n"
            "    names=(${(f)\"$(tern completion models 2>/dev/null)\"})\n"
-           "    compadd -a names\n"
+           "    compadd -a names\n}\n\n"
+           "_tern_models()\n{\n"
+           "    _tern_names\n"
            "    _files -g '*.gguf'\n}\n\n"
            "_tern()\n{\n"
            "    local -a verbs\n"

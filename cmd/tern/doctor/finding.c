@@ -19,15 +19,7 @@ void finding_end(struct finding *finding)
     finding->figures = NULL;
 }
 
-/* Names of files and what programs say may hold anything; a terminal and JSON get text. */
-static void clean(char *text)
-{
-    const bool utf8 = tern_utf8_valid(text, strlen(text));
-    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
-        if (*at < ' ' || *at == 0x7f || (*at >= 0x80 && !utf8))
-            *at = '?';
-}
-
+/* Names of files and what programs say may hold anything. */
 __attribute__((format(printf, 3, 0))) static void append(char *text, size_t room,
                                                          const char *format, va_list values)
 {
@@ -35,7 +27,7 @@ __attribute__((format(printf, 3, 0))) static void append(char *text, size_t room
     const int join = snprintf(text + used, room - used, "%s", used > 0 ? "; " : "");
     if (used + (size_t)join < room)
         vsnprintf(text + used + join, room - used - (size_t)join, format, values);
-    clean(text);
+    tern_utf8_show(text);
 }
 
 void finding_say(struct finding *finding, const char *format, ...)
@@ -76,7 +68,7 @@ void finding_text(struct finding *finding, const char *key, const char *value)
 {
     char text[4096];
     snprintf(text, sizeof text, "%s", value);
-    clean(text);
+    tern_utf8_show(text);
     json_object_set_new(finding->figures, key, json_string(text));
 }
 
