@@ -277,7 +277,7 @@ class Soak:
         if ps["requests"] != 0:
             self.fail(f"{ps['requests']} requests are left in the service")
         for model in ps["models"]:
-            if model.get("pages") != model.get("pages_free"):
+            if model["pages_used"] != 0 or model["pages_kept"] + model["pages_free"] != model["pages"]:
                 self.fail(f"pages left: {model}")
         family = [self.coordinator, *children(self.coordinator)]
         self.service.tern("stop", timeout=60)
