@@ -1,5 +1,10 @@
-"""A long prompt delays nobody: gaps between the tokens of one session while others read long prompts."""
+"""A long prompt delays nobody: gaps between the tokens of one session while others read long prompts.
+
+What other programs take of the processors makes gaps too: a try that they disturbed does not count, and where there
+is no other the test is skipped, by name."""
 import array
+import os
+import pathlib
 import sys
 import time
 import unittest
@@ -11,8 +16,46 @@ LIMIT_S = 0.25  # beside twice the gap that nobody disturbs
 PROMPT = 6000   # tokens of a long prompt
 
 
+DISTURBED = 0.15  # of the processors' time taken by other programs
+TICK = os.sysconf("SC_CLK_TCK")
+
+
 def p99(gaps):
     return sorted(gaps)[int(0.99 * (len(gaps) - 1) + 0.5)]
+
+
+def busy_s(cpus):
+    """Seconds that these processors were busy, for anybody or for another virtual machine."""
+    total = 0
+    for line in pathlib.Path("/proc/stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
+            user, nice, system, _, _, irq, soft, steal = map(int, ticks[:8])
+            total += user + nice + system + irq + soft + steal
+    return total / TICK
+
+
+def own_s(pids):
+    """Seconds of processor time of this process and those."""
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / TICK + time.process_time()
+
+
+class Others:
+    """The share of the processors that other programs have while this is entered."""
+    def __init__(self, pids):
+        self.pids, self.cpus = pids, os.sched_getaffinity(0)
+
+    def now(self):
+        return time.monotonic(), busy_s(self.cpus) - own_s(self.pids)
+
+    def __enter__(self):
+        self.began = self.now()
+        return self
+
+    def __exit__(self, *_):
+        (began, before), (ended, after) = self.began, self.now()
+        self.share = (after - before) / (ended - began) / len(self.cpus)
 
 
 class Pace(unittest.TestCase):
@@ -52,14 +95,25 @@ class Pace(unittest.TestCase):
         return found
 
     def check(self, session, disturbing):
-        """Three tries: other programs on the machine make gaps too, in some of them."""
-        tries = []
-        while not tries or len(tries) < 3 and tries[-1][1] >= tries[-1][0]:
-            calm, gaps = self.measure(session, disturbing)
-            self.assertGreater(len(gaps), 10)
-            tries.append((2 * p99(calm) + LIMIT_S, p99(gaps)))
-            print(f"p99 gap {p99(calm) * 1e3:.0f} ms alone, {p99(gaps) * 1e3:.0f} ms beside prompts", file=sys.stderr)
-        self.assertLess(tries[-1][1], tries[-1][0], tries)
+        """Passes with the first good try; fails with the third bad one that nobody disturbed."""
+        ps = self.service.ps()
+        pids = [ps["coordinator"]["pid"], *(worker["pid"] for worker in ps["workers"])]
+        bad, shares = [], []
+        while len(bad) < 3 and len(shares) < 6:
+            with Others(pids) as others:
+                calm, gaps = self.measure(session, disturbing)
+            enough = len(calm) > 0 and len(gaps) > 10
+            found = (p99(calm), p99(gaps)) if enough else (0, 9)
+            shares.append(others.share)
+            print(f"p99 gap {found[0] * 1e3:.0f} ms alone, {found[1] * 1e3:.0f} ms beside prompts; "
+                  f"other programs had {others.share:.0%}", file=sys.stderr)
+            if found[1] < 2 * found[0] + LIMIT_S:
+                return
+            if others.share < DISTURBED:
+                bad.append(found)
+        if len(bad) < 3:
+            self.skipTest(f"other programs took {max(shares):.0%} of the processors")
+        self.fail(f"p99 gaps (alone, beside prompts): {bad}")
 
     def measure(self, session, disturbing):
         """Gaps before and while prompts are read. `disturbing`: (model, how many long prompts)."""
