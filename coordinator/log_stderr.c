@@ -1,5 +1,6 @@
 /* The flag that forbids waiting belongs to the open file, which others share; so it is opened once
- * more. Sockets (the journal's) cannot be, but take the flag with each call. */
+ * more. Sockets (the journal's) cannot be, but take the flag with each call. Regular files never
+ * make anybody wait, and those who share one share its end. */
 #include "coordinator/log_stderr.h"
 
 #include "proto/log.h"
@@ -51,8 +52,11 @@ static void write_line(const char *line, size_t length)
 void tern_log_stderr(void)
 {
     struct stat info;
-    const bool is_socket = fstat(STDERR_FILENO, &info) == 0 && S_ISSOCK(info.st_mode);
-    if (!is_socket)
+    const bool known = fstat(STDERR_FILENO, &info) == 0;
+    const bool is_socket = known && S_ISSOCK(info.st_mode);
+    if (known && S_ISREG(info.st_mode))
+        out.fd = STDERR_FILENO;
+    else if (!is_socket)
         out.fd = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (is_socket || out.fd >= 0)
         tern_log_to(write_line, false);

@@ -36,6 +36,11 @@ static double rate(uint64_t count, double seconds)
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
+bool answer_filled_context(const struct answer_figures *f)
+{
+    return strcmp(f->reason, "length") == 0 && f->prompt_tokens + f->tokens >= f->context;
+}
+
 void answer_figures_print(const struct answer_figures *f)
 {
     const uint64_t computed = f->reused < f->prompt_tokens ? f->prompt_tokens - f->reused : 0;

@@ -16,6 +16,8 @@ struct answer_figures {
 void answer_figures_take(struct answer_figures *figures, const struct tern_message *done);
 /* On standard error, for --stats. */
 void answer_figures_print(const struct answer_figures *figures);
+/* Did the context end the answer, which is no whole one then? */
+bool answer_filled_context(const struct answer_figures *figures);
 /* As members of a JSON object. */
 void answer_figures_add(const struct answer_figures *figures, json_t *object);
 

@@ -12,11 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An answer that the context ended is no whole one, and the next turn will be refused. */
+/* The next turn will be refused. */
 static void tell_of_full_context(const struct answer_figures *figures)
 {
-    if (strcmp(figures->reason, "length") == 0 &&
-        figures->prompt_tokens + figures->tokens >= figures->context)
+    if (answer_filled_context(figures))
         fprintf(stderr,
                 "tern: the context of %" PRIu64
                 " positions is full; /reset begins a new conversation\n",

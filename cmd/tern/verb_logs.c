@@ -205,7 +205,9 @@ static enum tern_status show(const struct wish *wish, const char *path, struct t
     if (print_tail(&tail, wish) && wish->follow)
         follow(wish, &file, path);
     fclose(file);
-    return client_interrupted() ? tern_fail(error, TERN_INTERRUPTED, "interrupted") : TERN_OK;
+    if (client_interrupted() && !wish->follow) /* following ends in no other way */
+        return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+    return TERN_OK;
 }
 
 int verb_logs(const struct verb *verb, int argc, char **argv)

@@ -120,10 +120,10 @@ static enum tern_status watch(struct client *client, double seconds, bool as_jso
     while (status == TERN_OK && fflush(stdout) == 0 && !ferror(stdout)) {
         client_poll(NULL, 0, (int64_t)(seconds * 1e9));
         if (client_interrupted())
-            return tern_fail(error, TERN_INTERRUPTED, "interrupted");
+            return TERN_OK;
         status = show(client, as_json, true, error);
     }
-    return status;
+    return status == TERN_INTERRUPTED ? TERN_OK : status;
 }
 
 int verb_ps(const struct verb *verb, int argc, char **argv)
@@ -134,7 +134,8 @@ int verb_ps(const struct verb *verb, int argc, char **argv)
         {"json", OPTION_FLAG, &as_json, NULL, "print JSON (with --watch: one line each time)", 0, 0,
          NULL},
         {"watch", OPTION_FLAG, &watched, NULL, "show it again and again, until Ctrl-C", 0, 0, NULL},
-        {"every", OPTION_NUMBER, &seconds, "SECONDS", "between two times (2)", 0.1, 3600, &watched},
+        {"every", OPTION_NUMBER, &seconds, "SECONDS", "between two times (2); watches", 0.1, 3600,
+         &watched},
         {0},
     };
     struct client client;

@@ -6,9 +6,12 @@
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct run {
@@ -106,6 +109,23 @@ static enum tern_status pack_settings(struct tern_pack *pack, const struct run *
     return pack_sampling(pack, &run->sampling, error);
 }
 
+/* Somebody may have meant it for the model. */
+static void tell_of_unread_input(void)
+{
+    struct stat info;
+    int waiting = 0;
+    if (fstat(STDIN_FILENO, &info) != 0)
+        return;
+    if (S_ISREG(info.st_mode))
+        waiting = info.st_size > 0;
+    else if (S_ISFIFO(info.st_mode) && ioctl(STDIN_FILENO, FIONREAD, &waiting) != 0)
+        waiting = 0;
+    if (waiting > 0)
+        fputs("tern: standard input was not read, since a prompt was given; - in its place reads "
+              "it\n",
+              stderr);
+}
+
 static bool take_piece(struct run *run, const struct tern_message *reply)
 {
     size_t length;
@@ -133,6 +153,9 @@ static bool take_answer(void *context, const struct tern_message *reply)
     else if (run->ids)
         print_ids(run->answer.ids, run->answer.count);
     end_answer_on_screen();
+    if (answer_filled_context(&figures))
+        fprintf(stderr, "tern: the context of %" PRIu64 " positions is full; --ctx N gives more\n",
+                figures.context);
     if (run->stats)
         answer_figures_print(&figures);
     return true;
@@ -177,6 +200,8 @@ int verb_run(const struct verb *verb, int argc, char **argv)
         tern_pack_free(&pack);
     client_close(&client);
     end_answer_on_screen(); /* where it was broken off */
+    if (argc > 1 && strcmp(argv[1], "-") != 0)
+        tell_of_unread_input();
     answer_json_free(&run.details);
     free(run.answer.ids);
     free(run.answer.bytes);

@@ -16,7 +16,8 @@ static enum tern_status read_template(const struct tern_catalog *catalog,
     *out = NULL;
     if (!tern_catalog_string(catalog, key, &text) || text.length == 0)
         return tern_fail(error, TERN_UNSUPPORTED,
-                         "the model has no chat template (tokenizer.chat_template); use --raw");
+                         "the model has no chat template (tokenizer.chat_template); tern run --raw "
+                         "continues a text without one");
     return tern_template_parse(key, text, out, error);
 }
 

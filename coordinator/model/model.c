@@ -78,6 +78,19 @@ static struct tern_model *find(struct tern_models *models, const struct tern_ide
     return NULL;
 }
 
+const struct tern_options *tern_models_pinned(const struct tern_models *models, const char *path)
+{
+    struct tern_identity identity;
+    struct tern_error error;
+    if (tern_identify(path, &identity, &error) != TERN_OK)
+        return NULL;
+    for (const struct tern_model *model = models->list; model != NULL; model = model->next)
+        if (model->pinned && !model->retiring && model->state != TERN_MODEL_FAILED &&
+            tern_same_file(&model->file->identity, &identity))
+            return &model->options;
+    return NULL;
+}
+
 static void append(struct tern_models *models, struct tern_model *model)
 {
     struct tern_model **link = &models->list;

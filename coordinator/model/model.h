@@ -70,6 +70,9 @@ void tern_models_free(struct tern_models *models);
 /* The first model, for listing. */
 const struct tern_model *tern_models_first(const struct tern_models *models);
 
+/* How `tern load` has loaded this file, NULL: it has not. */
+const struct tern_options *tern_models_pinned(const struct tern_models *models, const char *path);
+
 /* The model with these options, loading it if need be; to be given back with tern_model_release.
  * TERN_BAD_MODEL if there is no such file. */
 enum tern_status tern_model_get(struct tern_models *models, const char *path,

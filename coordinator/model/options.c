@@ -91,6 +91,25 @@ enum tern_status tern_options_read(const struct tern_message *message, struct te
     return status == TERN_OK ? read_names(message, options, error) : status;
 }
 
+void tern_options_follow(const struct tern_message *message, const struct tern_options *loaded,
+                         struct tern_options *options)
+{
+    if (tern_message_u64(message, TERN_F_CTX, 0) == 0)
+        options->context = loaded->context;
+    if (tern_message_u64(message, TERN_F_THREADS, 0) == 0)
+        options->threads = loaded->threads;
+    if (tern_message_u64(message, TERN_F_BATCH, 0) == 0)
+        options->batch = loaded->batch;
+    if (!tern_message_has(message, TERN_F_TIER))
+        options->tier = loaded->tier;
+    if (!tern_message_has(message, TERN_F_PRECISION))
+        options->precision = loaded->precision;
+    if (!tern_message_has(message, TERN_F_KV))
+        options->kv = loaded->kv;
+    if (!tern_message_has(message, TERN_F_UNFUSED))
+        options->unfused = loaded->unfused;
+}
+
 static bool match_context(uint64_t loaded, uint64_t context, uint64_t trained, uint64_t asked)
 {
     if (loaded == asked)

@@ -13,6 +13,10 @@
 enum tern_status tern_options_read(const struct tern_message *message, struct tern_options *options,
                                    struct tern_error *error);
 
+/* Where the message says nothing, `options` become those of a loaded model. */
+void tern_options_follow(const struct tern_message *message, const struct tern_options *loaded,
+                         struct tern_options *options);
+
 /* The same model loaded with the same options? `context` is what the loaded one really has (0: not
  * chosen yet), `trained` what the default would be if memory allows. */
 bool tern_options_match(const struct tern_options *loaded, uint64_t context, uint64_t trained,

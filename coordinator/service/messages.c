@@ -69,6 +69,20 @@ static enum tern_status check(struct tern_request *request, struct tern_error *e
     return status;
 }
 
+/* The model as the request asks for it; what it does not say is as `tern load` said. */
+static enum tern_status get_model(struct tern_request *request, const char *path,
+                                  struct tern_error *error)
+{
+    struct tern_models *models = request->service->models;
+    const struct tern_options *pinned = tern_models_pinned(models, path);
+    const enum tern_status status = tern_options_read(&request->message, &request->options, error);
+    if (status != TERN_OK)
+        return status;
+    if (pinned != NULL && request->message.kind != TERN_MSG_LOAD)
+        tern_options_follow(&request->message, pinned, &request->options);
+    return tern_model_get(models, path, &request->options, &request->model, error);
+}
+
 /* Finds what the request needs; the rest comes with tern_service_advance. */
 static enum tern_status open_model(struct tern_request *request, struct tern_error *error)
 {
@@ -78,14 +92,10 @@ static enum tern_status open_model(struct tern_request *request, struct tern_err
     enum tern_status status;
     if (path == NULL || path[0] != '/')
         status = tern_fail(error, TERN_USAGE, "the request names no model by an absolute path");
-    else if (kind == TERN_MSG_LOAD || kind == TERN_MSG_GENERATE || kind == TERN_MSG_LOGITS) {
-        status = tern_options_read(&request->message, &request->options, error);
-        if (status == TERN_OK)
-            status =
-                tern_model_get(service->models, path, &request->options, &request->model, error);
-    } else {
+    else if (kind == TERN_MSG_LOAD || kind == TERN_MSG_GENERATE || kind == TERN_MSG_LOGITS)
+        status = get_model(request, path, error);
+    else
         status = tern_file_get(service->files, path, &request->file, error);
-    }
     free(path);
     return status;
 }

@@ -109,7 +109,8 @@ static void advance_file(struct tern_request *request)
     }
 }
 
-/* A default context that memory made shorter than the trained one, once it is known. */
+/* A context that is not the trained one, once it is known: memory made the default shorter, or more
+ * was asked for than the model has learned to use. */
 static void notice(struct tern_request *request)
 {
     const struct tern_size_choice *size = &request->model->size;
@@ -118,11 +119,17 @@ static void notice(struct tern_request *request)
         return;
     request->noticed = true;
     warn(request, request->model->file);
-    if (request->options.context != 0 || size->context >= size->trained)
+    if (request->options.context == 0 && size->context < size->trained)
+        snprintf(text, sizeof text,
+                 "context %" PRIu32 ": memory does not allow the %" PRIu32 " trained",
+                 size->context, size->trained);
+    else if (size->context > size->trained)
+        snprintf(text, sizeof text,
+                 "context %" PRIu32 ": the model was trained on %" PRIu32
+                 " positions and may write nonsense beyond them",
+                 size->context, size->trained);
+    else
         return;
-    snprintf(text, sizeof text,
-             "context %" PRIu32 ": memory does not allow the %" PRIu32 " trained", size->context,
-             size->trained);
     tern_reply_note(request, text);
 }
 

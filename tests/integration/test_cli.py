@@ -93,6 +93,37 @@ class CommandLine(ServiceTest):
         self.refused(4, "run", self.model, "hi", "--raw", "--ctx", "4294967296")
         self.assertEqual(self.service.ps()["models"], before)
 
+    def test_what_load_said_holds_for_those_who_say_nothing(self):
+        self.addCleanup(self.service.tern, "unload", self.model)
+        want = self.service.ids(self.model, self.tokens, 8, "--precision", "high")
+
+        def loaded():
+            model, = self.service.ps()["models"]
+            return model["context"], model["precision"], model["threads"], model["pinned"]
+        self.service.good("load", self.model, "--ctx", 256, "--precision", "high", "--threads", 1)
+        self.assertEqual(loaded(), (256, "high", 1, True))
+        self.assertEqual(self.service.ids(self.model, self.tokens, 8), want)
+        self.assertEqual(loaded(), (256, "high", 1, True))
+        self.service.good("logits", self.model, "--tokens", self.service.tokens_file(self.tokens), "-o", "/dev/null",
+                          "--ctx", 200)
+        self.assertEqual(loaded(), (200, "high", 1, True))
+        self.service.good("load", self.model, "--ctx", 64)  # says all: what it does not name is the default
+        self.assertEqual(loaded()[:2], (64, "fast"))
+
+    def test_contexts_that_are_full_or_longer_than_trained_are_told(self):
+        full = self.service.good("run", self.model, "a b c", "--raw", "--ctx", 16, "--ignore-eos")
+        self.assertIn("context of 16 positions is full", full.err)
+        cut = self.service.good("run", self.model, "a b c", "--raw", "-n", 3, "--ignore-eos")
+        self.assertEqual(cut.err, "")
+        trained = self.service.good("info", self.model, "--json").json()["context"]
+        long = self.service.good("run", self.model, "a b c", "--raw", "-n", 1, "--ctx", 2 * trained)
+        self.assertIn(f"trained on {trained} positions", long.err)
+
+    def test_input_beside_a_prompt_is_told(self):
+        for data, told in (("some text", True), ("", False)):
+            result = self.service.good("run", self.model, "a b c", "--raw", "-n", 3, stdin=data)
+            self.assertEqual("standard input was not read" in result.err, told, result)
+
     def test_seed_is_reproducible(self):
         args = ("run", self.model, "--tokens", self.service.tokens_file(self.tokens), "--ids", "-n",
                 30, "--temp", 1.5, "--ignore-eos")
@@ -153,7 +184,8 @@ class CommandLine(ServiceTest):
         """Nothing else takes their numbers."""
         def run(redirections, *args):
             return subprocess.run(["sh", "-c", f'exec "$@" {redirections}', "sh", TERN, *map(str, args)],
-                                  env=self.service.env, capture_output=True, input=b"hi", timeout=60)
+                                  env=self.service.env, capture_output=True, input=b"" if "hi" in args else b"hi",
+                                  timeout=60)
         self.service.good("info", self.model)
         for args in (["ls"], ["ps"], ["run", self.model, "--raw", "-n", "3", "hi"], ["info", self.model, "--json"]):
             done = run(">&-", *args)

@@ -11,10 +11,11 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import time
 import unittest
 
-from harness import Service, alive, models, prompts, wait_until
+from harness import TERN, Service, alive, models, prompts, wait_until
 from raw_client import RawClient, pack
 
 MIB = 1 << 20
@@ -459,6 +460,16 @@ class Logs(unittest.TestCase):
                 client.last(3000)
                 self.assertIn(b"lines lost", os.read(daemon.stderr.fileno(), 1 << 20))
             service.good("stop")
+
+    def test_a_file_that_others_write_too(self):
+        with Service() as service:
+            service.good("ps", "--json") if service.log() else service.good("info", models()[0][1])
+            path = service.root / "shared"
+            subprocess.run(["sh", "-c", f'(echo before; "$0" serve; echo after) > "{path}" 2>&1', TERN],
+                           env=service.env, timeout=20, check=True)
+            lines = path.read_text().splitlines()
+            self.assertEqual((lines[0], lines[-1]), ("before", "after"))
+            self.assertIn("another", lines[1])
 
 
 class Loads(unittest.TestCase):
