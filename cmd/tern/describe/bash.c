@@ -98,6 +98,7 @@ void describe_bash(void)
            "    done < <([[ -z $files ]] || { compgen -f -X \"!$files\" -- \"$word\"\n"
            "                                 [[ $files = '*' ]] || compgen -d -- \"$word\"; })\n"
            "    COMPREPLY+=($(compgen -W \"$words\" -- \"$word\"))\n"
+           "    [[ $names = 0 && -z $files ]] || compopt -o filenames 2>/dev/null\n"
            "}\n"
-           "complete -o filenames -F _tern tern\n");
+           "complete -F _tern tern\n");
 }
