@@ -148,7 +148,8 @@ class Eight(ServiceTest):
         answers = []
         for process in running:
             out, err = process.communicate(timeout=60)
-            self.assertEqual((process.returncode, err), (0, b""))
+            self.assertEqual(process.returncode, 0, err)
+            self.assertRegex(err, rb"\Atern: context 2048: the model was trained on 512 [^\n]*\n\Z")
             answers.append(self.told(json.loads(out)))
         if disturb:
             self.assertNotEqual(self.service.worker()["pid"], worker)
