@@ -23,6 +23,15 @@ def own_group(controller):
     return None
 
 
+def remove(group):
+    """Once its processes are gone: what has ended its work may take a while to end."""
+    for _ in range(200):
+        with contextlib.suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.1)
+
+
 @contextlib.contextmanager
 def control_group(*ways):
     """A group made in the first of these ways, (controller, {file: value}), that works here; removed once its
@@ -45,11 +54,7 @@ def control_group(*ways):
     try:
         yield made
     finally:
-        for _ in range(100):
-            with contextlib.suppress(OSError):
-                made.rmdir()
-                break
-            time.sleep(0.05)
+        remove(made)
 
 
 def quota(microseconds):
@@ -87,7 +92,7 @@ class Quota(unittest.TestCase):
                 self.assertEqual(self.load(inner, service), 1)
             finally:
                 service.tern("stop")
-                inner.rmdir()
+                remove(inner)
 
     def test_too_many_threads_keep_half_the_speed(self):
         def speed(group, *options):
