@@ -264,7 +264,7 @@ class Cancel(unittest.TestCase):
         self.assertEqual(json.loads(self.running[0].communicate(timeout=30)[0])["ids"], want)
         for process in self.running[1:]:
             process.kill()
-        wait_until(self.idle, 2, "nothing is left of them")
+        wait_until(self.idle, 5, "nothing is left of them")
         self.assertEqual(self.ids(), self.want)
 
     def test_stopped_in_the_prompt(self):
