@@ -227,7 +227,8 @@ class Piped(Chat):
         process.stdout.read(1)
         process.stdout.close()  # the input stays open
         self.assertEqual(process.wait(10), 0)
-        self.assertEqual(process.stderr.read(), b"")
+        # A tiny model may have filled its context before the reader had gone.
+        self.assertRegex(process.stderr.read(), rb"\A(tern: the context of \d+ positions is full[^\n]*\n)?\Z")
         process.stdin.close()
         process.stderr.close()
         wait_until(self.idle, 2, "no request left")
