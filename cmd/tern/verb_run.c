@@ -117,7 +117,7 @@ static void tell_of_unread_input(void)
     if (fstat(STDIN_FILENO, &info) != 0)
         return;
     if (S_ISREG(info.st_mode))
-        waiting = info.st_size > 0;
+        waiting = lseek(STDIN_FILENO, 0, SEEK_CUR) < info.st_size;
     else if (S_ISFIFO(info.st_mode) && ioctl(STDIN_FILENO, FIONREAD, &waiting) != 0)
         waiting = 0;
     if (waiting > 0)

@@ -78,15 +78,13 @@ static struct tern_model *find(struct tern_models *models, const struct tern_ide
     return NULL;
 }
 
-const struct tern_options *tern_models_pinned(const struct tern_models *models, const char *path)
+/* How `tern load` has loaded this file, NULL: it has not. */
+static const struct tern_options *pinned(const struct tern_models *models,
+                                         const struct tern_identity *identity)
 {
-    struct tern_identity identity;
-    struct tern_error error;
-    if (tern_identify(path, &identity, &error) != TERN_OK)
-        return NULL;
     for (const struct tern_model *model = models->list; model != NULL; model = model->next)
         if (model->pinned && !model->retiring && model->state != TERN_MODEL_FAILED &&
-            tern_same_file(&model->file->identity, &identity))
+            tern_same_file(&model->file->identity, identity))
             return &model->options;
     return NULL;
 }
@@ -125,13 +123,16 @@ static enum tern_status add(struct tern_models *models, const char *path,
 }
 
 enum tern_status tern_model_get(struct tern_models *models, const char *path,
-                                const struct tern_options *options, struct tern_model **out,
-                                struct tern_error *error)
+                                const struct tern_message *follow, struct tern_options *options,
+                                struct tern_model **out, struct tern_error *error)
 {
     struct tern_identity identity;
     enum tern_status status = tern_identify(path, &identity, error);
     if (status != TERN_OK)
         return status;
+    const struct tern_options *loaded = follow != NULL ? pinned(models, &identity) : NULL;
+    if (loaded != NULL)
+        tern_options_follow(follow, loaded, options);
     *out = find(models, &identity, options);
     if (*out == NULL)
         status = add(models, path, options, out, error);

@@ -18,6 +18,7 @@
 #include "coordinator/model/rope_tables.h"
 #include "coordinator/model/size.h"
 #include "coordinator/schedule/schedule.h"
+#include "proto/message.h"
 
 enum tern_model_state {
     TERN_MODEL_OPENING,
@@ -70,14 +71,12 @@ void tern_models_free(struct tern_models *models);
 /* The first model, for listing. */
 const struct tern_model *tern_models_first(const struct tern_models *models);
 
-/* How `tern load` has loaded this file, NULL: it has not. */
-const struct tern_options *tern_models_pinned(const struct tern_models *models, const char *path);
-
 /* The model with these options, loading it if need be; to be given back with tern_model_release.
- * TERN_BAD_MODEL if there is no such file. */
+ * `follow` (may be NULL): where this message says nothing, the options become those with which
+ * `tern load` has loaded the file. TERN_BAD_MODEL if there is no such file. */
 enum tern_status tern_model_get(struct tern_models *models, const char *path,
-                                const struct tern_options *options, struct tern_model **out,
-                                struct tern_error *error);
+                                const struct tern_message *follow, struct tern_options *options,
+                                struct tern_model **out, struct tern_error *error);
 void tern_model_release(struct tern_model *model);
 
 /* Files changed their state. */

@@ -73,14 +73,13 @@ static enum tern_status check(struct tern_request *request, struct tern_error *e
 static enum tern_status get_model(struct tern_request *request, const char *path,
                                   struct tern_error *error)
 {
-    struct tern_models *models = request->service->models;
-    const struct tern_options *pinned = tern_models_pinned(models, path);
-    const enum tern_status status = tern_options_read(&request->message, &request->options, error);
+    const struct tern_message *message = &request->message;
+    const enum tern_status status = tern_options_read(message, &request->options, error);
     if (status != TERN_OK)
         return status;
-    if (pinned != NULL && request->message.kind != TERN_MSG_LOAD)
-        tern_options_follow(&request->message, pinned, &request->options);
-    return tern_model_get(models, path, &request->options, &request->model, error);
+    return tern_model_get(request->service->models, path,
+                          message->kind != TERN_MSG_LOAD ? message : NULL, &request->options,
+                          &request->model, error);
 }
 
 /* Finds what the request needs; the rest comes with tern_service_advance. */

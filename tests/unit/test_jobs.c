@@ -28,12 +28,13 @@ struct world {
     unsigned done, expected, last;
     char order[16]; /* clients whose jobs are done */
     _Atomic bool gate;
-    _Atomic unsigned ran;
+    _Atomic unsigned begun, ran;
 };
 
 static void run(struct tern_job *job)
 {
     struct work *work = (struct work *)job;
+    atomic_fetch_add(&work->world->begun, 1);
     while (work->waits && !atomic_load(&work->world->gate))
         usleep(1000);
     if (work->again)
@@ -89,6 +90,13 @@ static void add(struct world *world, struct work *work, size_t bytes, bool waits
     *work = (struct work){
         .job = {.bytes = bytes, .run = run, .done = done}, .world = world, .waits = waits};
     tern_jobs_add(world->jobs, &work->job);
+}
+
+/* The first one added, which a thread then holds until the gate opens. */
+static void wait_until_one_runs(struct world *world)
+{
+    while (atomic_load(&world->begun) == 0)
+        usleep(1000);
 }
 
 static void each_comes_back_once(void **state)
@@ -157,7 +165,7 @@ static void clients_take_turns(void **state)
         work[i].job.client = (uint64_t) "aaaaabbc"[i];
         tern_jobs_add(world.jobs, &work[i].job);
         if (i == 0)
-            usleep(20000);
+            wait_until_one_runs(&world);
     }
     atomic_store(&world.gate, true);
     assert_true(tern_loop_run(world.loop));
@@ -174,7 +182,7 @@ static void what_waits_is_dropped(void **state)
     begin(&world, 3);
     for (unsigned i = 0; i < 5; i++)
         add(&world, &work[i], TERN_SHORT_JOB + 1, i == 0);
-    usleep(20000);
+    wait_until_one_runs(&world);
     assert_false(tern_jobs_drop(world.jobs, &work[0].job));
     assert_true(tern_jobs_drop(world.jobs, &work[3].job));
     assert_true(tern_jobs_drop(world.jobs, &work[1].job));
@@ -197,7 +205,7 @@ static void the_end_waits_for_what_runs(void **state)
     begin(&world, 3);
     for (unsigned i = 0; i < 3; i++)
         add(&world, &work[i], TERN_SHORT_JOB + 1, i == 0);
-    usleep(20000);
+    wait_until_one_runs(&world);
     atomic_store(&world.gate, true);
     tern_jobs_free(world.jobs);
     assert_int_equal(world.done, 0);
