@@ -20,6 +20,10 @@ GOLDEN = pathlib.Path(os.environ.get("TERN_GOLDEN", SOURCE / "tests" / "golden")
 # Real models that scripts/fetch-models has brought; absent ones are skipped, by name.
 REAL = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tern" / "models"
 FULL = "TERN_GOLDEN" in os.environ  # all of the golden folder, not the subset in the repository
+SANITIZED = b"libasan" in TERN.read_bytes()
+# Ends whom it meets, at any moment. A sanitizer catches SIGSEGV, and its handler waits for ever if the lock that it needs
+# is held by the code it interrupted.
+CRASH = signal.SIGABRT if SANITIZED else signal.SIGSEGV
 
 FAMILIES = {"llama", "qwen2", "qwen3", "gemma3"}
 TYPES = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}

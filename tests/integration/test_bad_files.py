@@ -9,7 +9,7 @@ import unittest
 import bad_files
 import bad_models
 import gguf_files
-from harness import TERN, Service, wait_until
+from harness import SANITIZED, TERN, Service, wait_until
 
 SECONDS = 2
 
@@ -123,7 +123,7 @@ class BadFiles(unittest.TestCase):
             largest = max(largest, len(bad.data))
             self.service.tern("info", path)
             self.service.tern("run", path, "--tokens", self.service.tokens_file([1, 2]), "--ids", "-n", 1)
-        if "build-asan" not in str(TERN):  # its shadow memory counts as memory
+        if not SANITIZED:  # its shadow memory counts as memory
             self.assertLess(self.peak() - before, largest + (64 << 20))
 
     def test_odd_special_ids_are_told(self):
@@ -140,7 +140,7 @@ class BadFiles(unittest.TestCase):
 
     def test_memory_of_the_loader_too(self):
         """Under a limit of 64 MiB of data, one that asked for what a header claims would fail otherwise."""
-        if b"libasan" in TERN.read_bytes():
+        if SANITIZED:
             self.skipTest("the sanitizer's shadow memory does not fit the limit")
         service = Service(faulty=True)  # for the folder of programs of its own
         self.addCleanup(service.stop)

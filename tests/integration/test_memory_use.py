@@ -4,7 +4,7 @@ import re
 import unittest
 
 import gguf_files
-from harness import REAL, TERN, Service
+from harness import REAL, SANITIZED, Service
 
 MIB = 1 << 20
 SESSIONS = 8
@@ -23,7 +23,7 @@ def wide(path, context):
 
 class Use(unittest.TestCase):
     def setUp(self):
-        if b"libasan" in TERN.read_bytes():
+        if SANITIZED:
             self.skipTest("a sanitizer takes memory of its own")
         self.service = Service()
         self.addCleanup(self.service.stop)

@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from harness import REAL, Service, alive, kill, models, prompts, wait_until
+from harness import CRASH, REAL, Service, alive, kill, models, prompts, wait_until
 
 # A file that takes long enough to load to be met while it loads.
 LARGE = REAL / "gemma3-270m.gguf"
@@ -306,7 +306,7 @@ class Loads(World):
     def test_loader_crashes(self):
         process, loaders = self.load()
         for pid in loaders:
-            kill(pid, signal.SIGSEGV)
+            kill(pid, CRASH)
         self.assert_ended(process, (0, 3))
 
     def test_loader_stopped(self):

@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from harness import Service, alive, kill, models, prompts, wait_until
+from harness import CRASH, Service, alive, kill, models, prompts, wait_until
 
 
 class Threads(unittest.TestCase):
@@ -110,7 +110,7 @@ class Signals(unittest.TestCase):
         wait_until(lambda: not self.requests(), 1, "the request is over")
 
     def test_worker_gets_signals_in_every_phase(self):
-        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM):
+        for number in (signal.SIGKILL, CRASH, signal.SIGTERM):
             for phase in ("idle", "prompt", "decode") if number == signal.SIGKILL else ("prompt", "decode"):
                 with self.subTest(phase=phase, number=number):
                     process = None if phase == "idle" else self.begin(phase)

@@ -8,7 +8,7 @@ import time
 import unittest
 
 import gguf_files as g
-from harness import TERN, Service
+from harness import SANITIZED, TERN, Service
 
 F_SETPIPE_SZ = 1031
 
@@ -78,7 +78,7 @@ class Surroundings(unittest.TestCase):
             self.refused(7, f"only {files} files may be open (ulimit -n)", "run", self.model, "--raw", "hi",
                          limit=under(resource.RLIMIT_NOFILE, files))
 
-    @unittest.skipIf(b"libasan" in TERN.read_bytes(), "the sanitizer's memory does not fit the limit")
+    @unittest.skipIf(SANITIZED, "the sanitizer's memory does not fit the limit")
     def test_no_room_for_threads(self):
         """libzmq would abort."""
         for verb in (("run", self.model, "--raw", "hi"), ("ps",)):

@@ -5,7 +5,7 @@ import time
 import unittest
 
 import gguf_files as g
-from harness import TERN, ServiceTest
+from harness import SANITIZED, ServiceTest
 
 MESSAGE = "{{ m.role }}: {{ m.content }}\n"
 LOOP = "{% for m in messages %}" + MESSAGE + "{% endfor %}"
@@ -34,9 +34,6 @@ FINE = {
     "tools": "{%- set tools = none %}" + LOOP,
     "upper": LOOP + "{{ ['type'] | upper }}",
 }
-
-
-SANITIZED = b"libasan" in TERN.read_bytes()
 
 
 def peak_mib(pid):
