@@ -9,16 +9,6 @@
 #include "coordinator/schedule/prefix.h"
 #include "proto/plan.h"
 
-bool tern_session_runnable(const struct tern_session *session)
-{
-    return session->credit > 0 && !session->cancelled && tern_session_pending(session) > 0;
-}
-
-bool tern_session_awaits_token(const struct tern_session *session)
-{
-    return session->computed + 1 >= session->prompt && !session->every_row;
-}
-
 uint32_t tern_session_outputs(const struct tern_session *session)
 {
     if (session->every_row)
@@ -130,7 +120,7 @@ static bool admit_some(struct tern_composer *composer, struct tern_lane *lane)
         if (s->sequence >= 0) {
             const uint32_t need = tern_pages_for(s->count + 1ull);
             promised += need > s->pages ? need - s->pages : 0;
-        } else if (!tern_session_runnable(s)) {
+        } else if (!tern_session_runnable(s) || tern_prefix_comes(lane, s)) {
             continue;
         } else if (!let_in(composer, s, others, &promised)) {
             return false;

@@ -15,12 +15,6 @@ struct tern_composer {
     uint32_t sharing;                  /* see tern_pace_rows; of the step that is composed */
 };
 
-/* Can the session's next rows be computed now, as far as its owner is concerned? */
-bool tern_session_runnable(const struct tern_session *session);
-
-/* Is its prompt computed but for the last row, so that its client waits for a token? */
-bool tern_session_awaits_token(const struct tern_session *session);
-
 /* Gives every session that takes part its `rows` and pages; sessions that found no pages lose
  * theirs. Returns the rows of the step, 0: nothing can run now. */
 uint32_t tern_compose(struct tern_composer *composer, struct tern_lane *lane);

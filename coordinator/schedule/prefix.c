@@ -196,6 +196,22 @@ struct tern_prefix_match tern_prefix_find(struct tern_lane *lane,
     return best;
 }
 
+/* One that needs every row takes nothing from others, and so may be behind what they left: it is
+ * not waited for, nor does it wait. */
+bool tern_prefix_comes(const struct tern_lane *lane, const struct tern_session *session)
+{
+    if (session->every_row)
+        return false;
+    for (const struct tern_session *i = lane->sessions; i != NULL; i = i->next) {
+        const uint32_t next = whole_pages(i->computed) + TERN_PAGE_POSITIONS;
+        if (i != session && i->sequence >= 0 && !i->every_row && tern_session_runnable(i) &&
+            next <= i->count && next < session->count &&
+            common(i->ids, next, session->ids, next) == next)
+            return true;
+    }
+    return false;
+}
+
 void tern_prefix_take(struct tern_lane *lane, struct tern_supervisor *supervisor,
                       const struct tern_prefix_match *match, struct tern_session *session)
 {

@@ -25,6 +25,10 @@ struct tern_prefix_match {
 struct tern_prefix_match tern_prefix_find(struct tern_lane *lane,
                                           const struct tern_session *session);
 
+/* Is another session, one that can go on, about to compute a page that this one needs? Then it is
+ * worth waiting for. */
+bool tern_prefix_comes(const struct tern_lane *lane, const struct tern_session *session);
+
 /* Gives the match, found just now, to a session that has a page table and nothing in it. */
 void tern_prefix_take(struct tern_lane *lane, struct tern_supervisor *supervisor,
                       const struct tern_prefix_match *match, struct tern_session *session);

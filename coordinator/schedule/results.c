@@ -9,9 +9,8 @@ static const char *fault_text(uint32_t fault)
 {
     if (fault >> 24 == TERN_FAULT_KV_OVERFLOW)
         return "a key or value does not fit the f16 cache; use --kv f32";
-    return "a value is not finite: the weights are damaged or unsuitable; get the file again or "
-           "use "
-           "another model file";
+    return "a value is not finite: the weights are damaged or unsuitable; "
+           "get the file again or use another model file";
 }
 
 static void fail_by_fault(const struct tern_lane *lane, struct tern_session *session,

@@ -98,4 +98,16 @@ static inline uint32_t tern_session_pending(const struct tern_session *session)
     return session->count - session->computed;
 }
 
+/* Can the session's next rows be computed now, as far as its owner is concerned? */
+static inline bool tern_session_runnable(const struct tern_session *session)
+{
+    return session->credit > 0 && !session->cancelled && tern_session_pending(session) > 0;
+}
+
+/* Is its prompt computed but for the last row, so that its client waits for a token? */
+static inline bool tern_session_awaits_token(const struct tern_session *session)
+{
+    return session->computed + 1 >= session->prompt && !session->every_row;
+}
+
 #endif

@@ -1,5 +1,6 @@
 """Many requests at once: the queue and its limit, cancelling, and the bits that each has alone."""
 import array
+import contextlib
 import json
 import signal
 import time
@@ -87,6 +88,26 @@ class Queue(RawTest):
                 client.ask("cancel", request)
         self.assertEqual(ids, self.want)
         self.assertLess(len(ended), 64, "it waited for a whole round of the other's")
+
+    def test_a_prompt_of_several_is_computed_once(self):
+        prompt = (self.tokens * 40)[:480]
+        want = self.service.ids(self.model, prompt, 8)
+        self.service.good("unload", self.model)
+        before = self.service.ps()["tokens"]["prompt"]
+        with contextlib.ExitStack() as clients:
+            asked = [clients.enter_context(RawClient(self.service)) for _ in range(6)]
+            for client in asked:
+                client.ask("generate", 1, model=self.model, tokens=array.array("I", prompt).tobytes(), n=8, ignore_eos=True)
+            for client in asked:
+                ids, reply = [], {"k": ""}
+                while reply["k"] != "done":
+                    reply = client.receive(20000)
+                    if reply["k"] == "tokens":
+                        ids += array.array("I", reply["tokens"]).tolist()
+                        client.ask("ack", 1, count=1)
+                self.assertEqual(ids, want)
+        computed = self.service.ps()["tokens"]["prompt"] - before
+        self.assertLessEqual(computed, len(prompt) + 5 * 64)  # each the page that it writes
 
 
 class Eight(ServiceTest):

@@ -200,6 +200,56 @@ static void running_sessions_share(void **state)
     close_lane();
 }
 
+/* A prompt that several send at once is computed once, what differs by each. */
+static void one_computes_for_all(void **state)
+{
+    (void)state;
+    enum { AT_ONCE = 6 };
+    uint32_t ids[CONTEXT];
+    open_lane(64, 40);
+    memcpy(ids, text(1), sizeof ids);
+    submit(AT_ONCE, text(2), 200, 10); /* has nothing to wait for */
+    for (int i = 0; i < AT_ONCE; i++) {
+        ids[290]++;
+        submit(i, ids, 300, 10);
+    }
+    const uint32_t before = fake.computed;
+    finish_all();
+    check(&owners[AT_ONCE], 10, 0);
+    check(&owners[0], 10, 0);
+    for (int i = 1; i < AT_ONCE; i++)
+        check(&owners[i], 10, 4 * PAGE);
+    assert_int_equal(fake.computed - before, 209 + 309 + (AT_ONCE - 1) * (309 - 4 * PAGE));
+    close_lane();
+}
+
+/* Whoever waits goes on itself when the other ends or rests. */
+static void waiting_ends_with_the_other(void **state)
+{
+    (void)state;
+    open_lane(50, 40);
+    submit(0, text(1), 500, 10);
+    submit(1, text(1), 500, 10);
+    for (int i = 0; i < 4; i++)
+        fake_finish(scheduler);
+    assert_int_equal(owners[1].session->sequence, -1);
+    const uint32_t came = owners[0].session->computed;
+    tern_scheduler_cancel(scheduler, owners[0].session);
+    finish_all();
+    check(&owners[1], 10, came);
+    submit(0, text(2), 500, 10);
+    submit(1, text(2), 500, 10);
+    fake_finish(scheduler);
+    owners[0].session->credit = 0;
+    finish_all();
+    assert_true(owners[1].ended && !owners[0].ended);
+    owners[0].session->credit = UINT32_MAX;
+    tern_scheduler_resume(scheduler);
+    finish_all();
+    check(&owners[0], 10, 0);
+    close_lane();
+}
+
 /* Others hold the pages that an evicted or ended session had. */
 static void holders_outlive_the_first(void **state)
 {
@@ -251,6 +301,15 @@ static void every_row_is_computed_and_kept(void **state)
     submit_as(1, text(2), 200, 0, true);
     finish_all();
     run(2, text(2), 230, 10, 200);
+    submit_as(1, text(3), 200, 0, true); /* neither waits nor is waited for */
+    submit(2, text(3), 200, 10);
+    submit_as(3, text(3), 200, 0, true);
+    fake_finish(scheduler); /* of the first one's rows alone */
+    fake_finish(scheduler);
+    for (int i = 1; i <= 3; i++)
+        assert_true(owners[i].session->computed > 0);
+    finish_all();
+    check(&owners[2], 10, PAGE);
     close_lane();
 }
 
@@ -396,6 +455,8 @@ int main(void)
         cmocka_unit_test(the_same_prompt_and_its_neighbours),
         cmocka_unit_test(prompts_of_every_length),
         cmocka_unit_test(running_sessions_share),
+        cmocka_unit_test(one_computes_for_all),
+        cmocka_unit_test(waiting_ends_with_the_other),
         cmocka_unit_test(holders_outlive_the_first),
         cmocka_unit_test(a_cancelled_prompt_is_kept_as_far_as_it_came),
         cmocka_unit_test(every_row_is_computed_and_kept),
