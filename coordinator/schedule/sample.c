@@ -1,31 +1,30 @@
 /*
- * Sampling in four moves: logits with bias and penalty; candidates with their values, of which only
- * those that can survive are sorted by (value, then lower id); filters, which shorten the sorted
- * list; the draw.
+ * Sampling in four moves: logits with bias and penalty; candidates, of which only as many are
+ * sorted as the filters and the draw must know; the filters, which shorten the sorted list; the
+ * draw.
+ *
+ * What is not sorted still counts in sums of all chances, and these are known but for rounding.
+ * Where that leaves a choice open, it is made again with all sorted.
  */
 #include "coordinator/schedule/sample.h"
-#include "proto/numerics/functions.h"
-#include "proto/numerics/value.h"
+#include "coordinator/schedule/rank.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* exp of anything below is +0 (NUMERICS section 1, point 6): no chance of being drawn. */
-#define LEAST_VALUE (-34.0f)
-
-enum { BITS = 11, BUCKETS = 1 << BITS }; /* of a sorting pass */
-
-struct candidate {
-    uint32_t key; /* the value's bits, made so that a larger value has a smaller key */
-    uint32_t id;
-};
-
 struct tern_sampler {
-    struct candidate *list, *spare;
-    float *chance;   /* of the sorted candidates */
+    struct tern_rank rank;
     float *adjusted; /* logits with bias and penalty */
     uint32_t room;
 };
+
+/* The best `count` sorted candidates, and `rest` others that were not cut yet. */
+struct survivors {
+    const struct tern_rank *rank;
+    uint32_t count, rest;
+};
+
+enum { UNDECIDED = -1 };
 
 struct tern_sampling tern_sampling_greedy(void)
 {
@@ -47,20 +46,12 @@ struct tern_sampler *tern_sampler_new(void)
     return calloc(1, sizeof(struct tern_sampler));
 }
 
-static void free_scratch(struct tern_sampler *sampler)
-{
-    free(sampler->list);
-    free(sampler->spare);
-    free(sampler->chance);
-    free(sampler->adjusted);
-    *sampler = (struct tern_sampler){0};
-}
-
 void tern_sampler_free(struct tern_sampler *sampler)
 {
     if (sampler == NULL)
         return;
-    free_scratch(sampler);
+    tern_rank_free(&sampler->rank);
+    free(sampler->adjusted);
     free(sampler);
 }
 
@@ -68,15 +59,10 @@ static bool reserve(struct tern_sampler *sampler, uint32_t n)
 {
     if (n <= sampler->room)
         return true;
-    free_scratch(sampler);
-    sampler->list = malloc(n * sizeof *sampler->list);
-    sampler->spare = malloc(n * sizeof *sampler->spare);
-    sampler->chance = malloc(n * sizeof *sampler->chance);
+    free(sampler->adjusted);
     sampler->adjusted = malloc(n * sizeof *sampler->adjusted);
-    const bool all = sampler->list != NULL && sampler->spare != NULL && sampler->chance != NULL &&
-                     sampler->adjusted != NULL;
-    sampler->room = all ? n : 0;
-    return all;
+    sampler->room = sampler->adjusted != NULL ? n : 0;
+    return sampler->adjusted != NULL;
 }
 
 uint32_t tern_philox(uint64_t seed, uint32_t position)
@@ -129,122 +115,144 @@ static uint32_t argmax(const float *logits, uint32_t n)
     return best;
 }
 
-/* Values are (x - max) / T, at most 0: the magnitude's bits grow as the value falls. */
-static float value_of(uint32_t key)
+/* Bounds of the sum of all chances in their order; equal if nothing is left unsorted. */
+static void total(const struct survivors *s, double *low, double *high)
 {
-    return -tern_float(key);
-}
-
-/* Candidates that can be drawn at all, in order of id. */
-static uint32_t gather(struct candidate *list, const float *logits, uint32_t n, float temperature)
-{
-    const float max = logits[argmax(logits, n)];
-    uint32_t count = 0;
-    for (uint32_t id = 0; id < n; id++) {
-        const float value = (logits[id] - max) / temperature;
-        if (!(value >= LEAST_VALUE && value <= 0))
-            continue;
-        list[count++] = (struct candidate){.key = tern_bits(value) & 0x7fffffffu, .id = id};
+    double sum = 0;
+    if (s->rest > 0) {
+        *low = s->rank->all.mass * (1 - TERN_MASS_ERROR);
+        *high = s->rank->all.mass * (1 + TERN_MASS_ERROR);
+        return;
     }
-    return count;
+    for (uint32_t i = 0; i < s->count; i++)
+        sum += (double)s->rank->chance[i];
+    *low = *high = sum;
 }
 
-/* Leaves out candidates that the k largest values cannot be among; their order stays. */
-static uint32_t keep_likely(struct candidate *list, uint32_t count, uint32_t k)
+static bool keep(struct survivors *s, uint32_t count)
 {
-    uint32_t in_bucket[BUCKETS] = {0}, last = 0, sum = 0, kept = 0;
-    for (uint32_t i = 0; i < count; i++)
-        in_bucket[list[i].key >> (32 - BITS)]++;
-    while (sum + in_bucket[last] < k)
-        sum += in_bucket[last++];
-    for (uint32_t i = 0; i < count; i++)
-        if (list[i].key >> (32 - BITS) <= last)
-            list[kept++] = list[i];
-    return kept;
+    s->count = count;
+    s->rest = 0;
+    return true;
 }
 
-/* Sorts by key with a radix sort. Each pass is stable, and so equal keys keep the order of their
- * ids: a comparing sort takes 10 times as long on a large vocabulary. */
-static void sort(struct tern_sampler *sampler, uint32_t count)
+/* The filters; false: undecided. */
+static bool cut_top_k(struct survivors *s, uint32_t k)
 {
-    for (int shift = 0; shift < 32; shift += BITS) {
-        uint32_t start[BUCKETS] = {0};
-        for (uint32_t i = 0; i < count; i++)
-            start[(sampler->list[i].key >> shift) % BUCKETS]++;
-        uint32_t sum = 0;
-        for (int i = 0; i < BUCKETS; i++) {
-            const uint32_t here = start[i];
-            start[i] = sum;
-            sum += here;
-        }
-        for (uint32_t i = 0; i < count; i++)
-            sampler->spare[start[(sampler->list[i].key >> shift) % BUCKETS]++] = sampler->list[i];
-        struct candidate *sorted = sampler->spare;
-        sampler->spare = sampler->list;
-        sampler->list = sorted;
-    }
+    if (k == 0 || k >= s->count + s->rest)
+        return true;
+    return k <= s->count && keep(s, k);
 }
 
-/* How many of the sorted chances top-p keeps: those with less than p of the whole before them. */
-static uint32_t cut_top_p(const float *chance, uint32_t count, double p)
+/* Keeps those with less than p of the whole before them. */
+static bool cut_top_p(struct survivors *s, double p)
 {
-    double total = 0, before = 0;
+    double low, high, before = 0;
     uint32_t kept = 0;
     if (p >= 1)
-        return count;
-    for (uint32_t i = 0; i < count; i++)
-        total += (double)chance[i];
-    while (kept < count && before < p * total)
-        before += (double)chance[kept++];
-    return kept > 0 ? kept : 1;
+        return true;
+    total(s, &low, &high);
+    while (kept < s->count && before < p * low)
+        before += (double)s->rank->chance[kept++];
+    if (s->rest > 0 && before < p * high)
+        return false;
+    return keep(s, kept > 0 ? kept : 1);
 }
 
-static uint32_t cut_min_p(const float *chance, uint32_t count, double p)
+/* `most`: what no chance of the rest exceeds. */
+static bool cut_min_p(struct survivors *s, double p, double most)
 {
-    while (count > 1 && (double)chance[count - 1] < p * (double)chance[0])
-        count--;
-    return count;
+    const float *chance = s->rank->chance;
+    const double least = p * (double)chance[0];
+    uint32_t kept = s->count;
+    if (p <= 0)
+        return true;
+    if (s->rest > 0 && most >= least)
+        return false;
+    while (kept > 1 && (double)chance[kept - 1] < least)
+        kept--;
+    return keep(s, kept);
 }
 
-/* The first whose running sum exceeds u * total. */
-static uint32_t draw(const float *chance, uint32_t count, double u)
+/* The place of the first whose running sum exceeds u * total, or UNDECIDED. */
+static int64_t draw(const struct survivors *s, double u)
 {
-    double total = 0, running = 0;
-    for (uint32_t i = 0; i < count; i++)
-        total += (double)chance[i];
-    for (uint32_t i = 0; i + 1 < count; i++) {
-        running += (double)chance[i];
-        if (running > u * total)
-            return i;
+    const uint32_t others = s->rest > 0 ? s->count : s->count - 1; /* the last needs no look */
+    double low, high, running = 0;
+    total(s, &low, &high);
+    for (uint32_t i = 0; i < others; i++) {
+        running += (double)s->rank->chance[i];
+        if (running > u * low)
+            return running > u * high ? (int64_t)i : UNDECIDED;
     }
-    return count - 1;
+    return s->rest > 0 ? UNDECIDED : (int64_t)others;
+}
+
+/* The first filter that cuts says which bins must be sorted: as many as hold k candidates, as are
+ * above min-p's least chance, or as hold the part of all that top-p keeps. Without filters these
+ * are the bins that are drawn from. */
+static bool by_count(const struct tern_sampling *sampling)
+{
+    return sampling->top_k > 0;
+}
+static bool by_chance(const struct tern_sampling *sampling)
+{
+    return !by_count(sampling) && sampling->top_p >= 1 && sampling->min_p > 0;
+}
+
+static uint32_t last_bin(const struct tern_rank *rank, const struct tern_sampling *sampling,
+                         double u)
+{
+    const double part = sampling->top_p < 1 ? sampling->top_p : u;
+    const double enough = part * rank->all.mass * (1 + 4 * TERN_MASS_ERROR);
+    double mass = 0;
+    uint32_t count = 0, bin = 0;
+    for (; bin < TERN_BINS - 1; bin++) {
+        count += rank->bin[bin].count;
+        mass += rank->bin[bin].mass;
+        if (by_count(sampling)    ? count >= sampling->top_k
+            : by_chance(sampling) ? tern_bin_most(bin + 1) < sampling->min_p
+                                  : mass > enough)
+            break;
+    }
+    return bin;
+}
+
+/* The id that is drawn when the bins up to `last` are sorted, or UNDECIDED. */
+static int64_t choose(struct tern_rank *rank, const struct tern_sampling *sampling, uint32_t n,
+                      uint32_t last, double u)
+{
+    tern_rank_sort(rank, n, last);
+    struct survivors s = {rank, rank->sorted, rank->all.count - rank->sorted};
+    if (s.count == 0 || !cut_top_k(&s, sampling->top_k) || !cut_top_p(&s, sampling->top_p) ||
+        !cut_min_p(&s, sampling->min_p, tern_bin_most(last + 1)))
+        return UNDECIDED;
+    const int64_t place = draw(&s, u);
+    return place == UNDECIDED ? UNDECIDED : (int64_t)rank->place[place].id;
 }
 
 uint32_t tern_sample(struct tern_sampler *sampler, const struct tern_sampling *sampling,
                      const float *logits, uint32_t n, const uint32_t *ids, uint32_t count)
 {
-    const uint32_t k = sampling->top_k;
-    if (!reserve(sampler, n))
-        return UINT32_MAX;
+    struct tern_rank *rank = &sampler->rank;
     if (changes_logits(sampling)) {
+        if (!reserve(sampler, n))
+            return UINT32_MAX;
         memcpy(sampler->adjusted, logits, n * sizeof *logits);
         adjust(sampler->adjusted, sampling, n, ids, count);
         logits = sampler->adjusted;
     }
+    const uint32_t best = argmax(logits, n);
     if (sampling->temperature == 0)
-        return argmax(logits, n);
-    uint32_t kept = gather(sampler->list, logits, n, sampling->temperature);
-    if (kept == 0)
-        return argmax(logits, n);
-    if (k > 0 && k < kept)
-        kept = keep_likely(sampler->list, kept, k);
-    sort(sampler, kept);
-    if (k > 0 && k < kept)
-        kept = k;
-    for (uint32_t i = 0; i < kept; i++)
-        sampler->chance[i] = tern_exp(value_of(sampler->list[i].key));
-    kept = cut_top_p(sampler->chance, kept, sampling->top_p);
-    kept = cut_min_p(sampler->chance, kept, sampling->min_p);
+        return best;
+    const bool by_mass = !by_count(sampling) && !by_chance(sampling);
+    if (!tern_rank_count(rank, logits, n, logits[best], sampling->temperature, by_mass))
+        return UINT32_MAX;
+    if (rank->all.count == 0)
+        return best;
     const double u = (double)(tern_philox(sampling->seed, count) >> 8) * 0x1p-24;
-    return sampler->list[draw(sampler->chance, kept, u)].id;
+    int64_t id = choose(rank, sampling, n, last_bin(rank, sampling, u), u);
+    if (id == UNDECIDED)
+        id = choose(rank, sampling, n, TERN_BINS - 1, u);
+    return (uint32_t)id;
 }
