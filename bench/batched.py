@@ -1,7 +1,7 @@
 """Tokens a second of several sessions together, in Tern and in llama.cpp's llama-batched-bench.
 
 usage: batched.py MODEL [--sessions 1,2,4,8] [-t 2] [-p 16] [-n 128] [--rounds 5]
-                  [--llama PATH] [--tern BUILD[,BUILD...]]
+                  [--temp X] [--top-p X] [--llama PATH] [--tern BUILD[,BUILD...]]
 
 Each round runs every program at every number of sessions, one program right after the other, so
 that all see the same machine; the table shows medians of the rounds in tokens/s in all and the
@@ -29,6 +29,8 @@ class Tern:
         from harness import Service
         from raw_client import RawClient
         self.options = options
+        self.sampling = {name: getattr(options, name) for name in ("temp", "top_p")
+                         if getattr(options, name, None) is not None}
         self.service = Service()
         self.service.program = pathlib.Path(build) / "cmd" / "tern" / "tern"
         self.service.good("load", options.model, "--threads", options.t, timeout=120)
@@ -41,7 +43,7 @@ class Tern:
         ids = array.array("I", [100 + self.number % 20000] + list(range(1000, 999 + self.options.p)))
         self.client.ask("generate", self.number, model=os.path.abspath(self.options.model),
                         tokens=ids.tobytes(), n=self.options.n, ignore_eos=True,
-                        threads=self.options.t)
+                        threads=self.options.t, seed=self.number, **self.sampling)
         return self.number
 
     def measure(self, sessions):
@@ -99,6 +101,8 @@ def main():
     parser.add_argument("-p", type=int, default=16)
     parser.add_argument("-n", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--temp", type=float)
+    parser.add_argument("--top-p", type=float)
     parser.add_argument("--llama", default=shutil.which("llama-batched-bench"))
     parser.add_argument("--tern", default=str(SOURCE / "build"))
     options = parser.parse_args()

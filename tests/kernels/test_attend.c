@@ -1,12 +1,12 @@
-/* Attention of every tier against the scalar tier, bit for bit: head sizes, windows, blocks, groups
- * of heads, pages in any order. */
+/* Attention of every tier against the scalar definition, bit for bit: head sizes, windows, blocks,
+ * groups of heads, spans of rows, pages in any order. */
 #include "tests/kernels/check.h"
 
 enum { GUARD = 16, POSITIONS = 700 };
 
 struct attend_shape {
     enum tern_kv_type type;
-    uint32_t head_size, kv_heads, heads, position, window;
+    uint32_t head_size, kv_heads, heads, rows, position, window; /* position: of the last row */
     enum check_kind kind;
 };
 
@@ -48,6 +48,39 @@ static struct cache make_cache(const struct attend_shape *s)
     return c;
 }
 
+static void fill_row_patterns(float *out, uint32_t rows, size_t stride)
+{
+    for (uint32_t row = 0; row < rows; row++)
+        fill_pattern(out + row * stride, stride * sizeof *out);
+}
+
+/* Every row as the definition has it alone; nothing between rows is touched. */
+static void compare(const struct tern_kernels *k, const struct attend_shape *s,
+                    const struct tern_attention *a, const struct tern_queries *queries,
+                    uint32_t failed)
+{
+    const size_t n = (size_t)s->heads * s->head_size;
+    float *want = guarded_alloc((n + GUARD) * sizeof *want, 0);
+    assert_int_equal(k->attend(a, queries), failed);
+    for (uint32_t row = 0; row < s->rows; row++) {
+        const float *got = queries->out + row * queries->out_stride;
+        struct tern_attention of_row = *a;
+        of_row.position = a->position + row;
+        fill_pattern(want, (n + GUARD) * sizeof *want);
+        if ((failed >> row & 1) != 0)
+            continue;
+        assert_true(tern_attend(&of_row, queries->q + row * queries->q_stride, s->heads, want));
+        for (size_t i = 0; i < n + GUARD; i++)
+            if (word_at(got + i) != word_at(want + i))
+                fail_msg("%s attend %s head size %u, %u heads, row %u of %u, position %u, window "
+                         "%u, %s: element %zu is %a, not %a",
+                         k->name, s->type == TERN_KV_F16 ? "f16" : "f32", s->head_size, s->heads,
+                         row, s->rows, of_row.position, s->window, kind_names[s->kind], i,
+                         (double)got[i], (double)want[i]);
+    }
+    guarded_free(want);
+}
+
 static void check_attend(const struct tern_kernels *k, const struct attend_shape *s)
 {
     struct cache c = make_cache(s);
@@ -56,31 +89,28 @@ static void check_attend(const struct tern_kernels *k, const struct attend_shape
                                      .kv = &c.kv,
                                      .kv_layer = 1,
                                      .kv_head = s->kv_heads - 1,
-                                     .position = s->position,
+                                     .position = s->position + 1 - s->rows,
                                      .window = s->window,
                                      .scale = 0.125f};
     store_vectors(&a, s);
-    const size_t n = (size_t)s->heads * s->head_size;
-    float *q = guarded_alloc(n * sizeof *q, 0);
-    float *want = guarded_alloc((n + GUARD) * sizeof *q, 0);
-    float *got = guarded_alloc((n + GUARD) * sizeof *q, 0);
-    fill_floats(q, n, s->kind);
-    fill_pattern(want, (n + GUARD) * sizeof *q);
-    fill_pattern(got, (n + GUARD) * sizeof *q);
-    assert_true(tern_attend(&a, q, s->heads, want));
-    assert_true(k->attend(&a, q, s->heads, got));
-    for (size_t i = 0; i < n + GUARD; i++)
-        if (word_at(got + i) != word_at(want + i))
-            fail_msg("%s attend %s head size %u, %u heads, position %u, window %u, %s: element %zu "
-                     "is %a, not %a",
-                     k->name, s->type == TERN_KV_F16 ? "f16" : "f32", s->head_size, s->heads,
-                     s->position, s->window, kind_names[s->kind], i, (double)got[i],
-                     (double)want[i]);
-    q[random_below((uint32_t)n)] = tern_float(0x7f800000u);
-    assert_false(k->attend(&a, q, s->heads, got));
+    const size_t n = (size_t)s->heads * s->head_size, q_stride = n + 5, out_stride = n + GUARD;
+    float *q = guarded_alloc((s->rows * q_stride - 5) * sizeof *q, 0);
+    float *out = guarded_alloc(s->rows * out_stride * sizeof *out, 0);
+    const struct tern_queries queries = {.q = q,
+                                         .out = out,
+                                         .q_stride = q_stride,
+                                         .out_stride = out_stride,
+                                         .rows = s->rows,
+                                         .heads = s->heads};
+    fill_floats(q, s->rows * q_stride - 5, s->kind);
+    fill_row_patterns(out, s->rows, out_stride);
+    compare(k, s, &a, &queries, 0);
+    const uint32_t bad = random_below(s->rows);
+    q[bad * q_stride + random_below((uint32_t)n)] = tern_float(0x7f800000u);
+    fill_row_patterns(out, s->rows, out_stride);
+    compare(k, s, &a, &queries, 1u << bad);
     guarded_free(q);
-    guarded_free(want);
-    guarded_free(got);
+    guarded_free(out);
     guarded_free(c.data);
 }
 
@@ -88,13 +118,16 @@ static void check_shapes(const struct tern_kernels *k)
 {
     static const uint32_t sizes[] = {16, 24, 40, 64, 80, 96, 128, 200, 256, 18};
     static const enum check_kind kinds[] = {KIND_RANDOM, KIND_TINY, KIND_SPARSE, KIND_SMALLEST};
-    for (uint32_t i = 0; i < 160; i++) {
+    for (uint32_t i = 0; i < 240; i++) {
+        const uint32_t heads = 1 + random_below(9);
+        const uint32_t rows = i % 3 == 0 ? 1 : 1 + random_below(TERN_MAX_QUERIES / heads);
         const struct attend_shape s = {
             .type = i % 2 == 0 ? TERN_KV_F16 : TERN_KV_F32,
             .head_size = sizes[i % (sizeof sizes / sizeof sizes[0])],
             .kv_heads = 1 + random_below(3),
-            .heads = 1 + random_below(9),
-            .position = random_below(i % 3 == 0 ? 40 : POSITIONS),
+            .heads = heads,
+            .rows = rows,
+            .position = rows - 1 + random_below(i % 4 == 0 ? 40 : POSITIONS - rows),
             .window = i % 4 == 0 ? 1 + random_below(POSITIONS) : 0,
             .kind = kinds[random_below(4)],
         };

@@ -1,19 +1,18 @@
 /*
  * Attention and what feeds it: rotation, the KV cache, and the attention itself, whose unit of work
- * is some query heads of one row that share a key head.
+ * is some query heads that share a key head, of a span of rows.
  */
 #include "program.h"
 
-/* Query heads of one unit: enough to share the loads of keys and values, few enough for registers.
- */
-enum { MAX_UNIT_HEADS = 8 };
+/* Query heads of one unit: enough to share the loads of keys and values. */
+enum { MAX_HEADS = 8 };
 
-struct head_job {
+struct attend_job {
     const struct tern_call *call;
     struct tern_run *run;
-    uint32_t group;      /* query heads of a key head */
-    uint32_t unit_heads; /* of them in one unit */
-    uint32_t units;      /* in all */
+    uint32_t group; /* query heads of a key head */
+    uint32_t heads; /* of them in one unit */
+    uint32_t units; /* in all */
 };
 
 static struct tern_attention cache_of(const struct tern_call *call, const struct tern_run *run,
@@ -110,53 +109,84 @@ enum tern_fault_kind tern_row_qkv_rope_write(const struct tern_call *call, struc
 
 /* ---- attention ---- */
 
-static void attend(const struct head_job *job, uint32_t row, uint32_t head, uint32_t heads)
+static void attend(const struct attend_job *job, const struct tern_span *span, uint32_t head,
+                   uint32_t heads)
 {
     const struct tern_call *call = job->call;
     struct tern_run *run = job->run;
-    if (atomic_load_explicit(&run->fault[row], memory_order_relaxed) != 0)
-        return;
-    const struct tern_attention a = cache_of(call, run, row, head / job->group);
+    const struct tern_attention a = cache_of(call, run, span->row, head / job->group);
     const size_t at = (size_t)head * call->head_size;
-    const float *q = tern_row_at(&call->in[0], row);
-    float *out = tern_row_at(&call->out[0], row);
-    if (call->kernels->attend(&a, q + at, heads, out + at))
-        return;
+    const struct tern_queries queries = {
+        .q = (const float *)tern_row_at(&call->in[0], span->row) + at,
+        .out = (float *)tern_row_at(&call->out[0], span->row) + at,
+        .q_stride = call->in[0].stride / sizeof(float),
+        .out_stride = call->out[0].stride / sizeof(float),
+        .rows = span->rows,
+        .heads = heads,
+    };
+    const uint32_t failed = call->kernels->attend(&a, &queries);
     const struct tern_fault_sink fault = {run->fault,
                                           tern_fault(TERN_FAULT_NOT_FINITE, call->index)};
-    tern_fault_set(&fault, row);
+    for (uint32_t row = 0; row < span->rows; row++)
+        if ((failed >> row & 1) != 0)
+            tern_fault_set(&fault, span->row + row);
 }
 
 /* Units are numbered key head by key head, so that threads at work share its keys in their caches;
- * inside a key head row by row. */
-static void take_heads(void *context, uint32_t thread)
+ * inside a key head span by span. */
+static void take_units(void *context, uint32_t thread)
 {
     (void)thread;
-    const struct head_job *job = context;
-    const uint32_t rows = job->run->rows;
-    const uint32_t subsets = (job->group + job->unit_heads - 1) / job->unit_heads;
+    const struct attend_job *job = context;
+    const uint32_t subsets = (job->group + job->heads - 1) / job->heads;
     for (;;) {
         const uint32_t unit = atomic_fetch_add_explicit(&job->run->next, 1, memory_order_relaxed);
         if (unit >= job->units)
             return;
-        const uint32_t kv_head = unit / (rows * subsets);
-        const uint32_t row = unit / subsets % rows;
-        const uint32_t first = unit % subsets * job->unit_heads;
+        const uint32_t kv_head = unit / (job->run->spans * subsets);
+        const uint32_t span = unit / subsets % job->run->spans;
+        const uint32_t first = unit % subsets * job->heads;
         const uint32_t left = job->group - first;
-        attend(job, row, kv_head * job->group + first,
-               left < job->unit_heads ? left : job->unit_heads);
+        attend(job, &job->run->span[span], kv_head * job->group + first,
+               left < job->heads ? left : job->heads);
     }
 }
 
-/* Whole groups share the most loads; smaller units only where threads would have nothing to do. */
-static uint32_t heads_of_a_unit(const struct tern_call *call, const struct tern_run *run,
-                                uint32_t group)
+/* Rows of one sequence at neighbouring positions, at most `most` in a span. */
+static void find_spans(struct tern_run *run, uint32_t most)
 {
-    uint32_t heads = group < MAX_UNIT_HEADS ? group : MAX_UNIT_HEADS;
-    const uint32_t wanted = 2 * run->threads;
-    while (heads > 1 && run->rows * call->kv_heads * ((group + heads - 1) / heads) < wanted)
-        heads = (heads + 1) / 2;
-    return heads;
+    run->spans = 0;
+    for (uint32_t row = 0; row < run->rows; row++) {
+        struct tern_span *span = run->spans > 0 ? &run->span[run->spans - 1] : NULL;
+        if (span != NULL && span->rows < most &&
+            run->row[row].sequence == run->row[row - 1].sequence &&
+            run->row[row].position == run->row[row - 1].position + 1)
+            span->rows++;
+        else
+            run->span[run->spans++] = (struct tern_span){.row = row, .rows = 1};
+    }
+}
+
+/* Whole groups share the most loads, and spans share blocks in the cache; both get smaller only
+ * where threads would have nothing to do. */
+static void divide(struct attend_job *job, uint32_t threads)
+{
+    const uint32_t wanted = 2 * threads;
+    job->heads = job->group < MAX_HEADS ? job->group : MAX_HEADS;
+    uint32_t rows = TERN_MAX_QUERIES / job->heads;
+    for (;;) {
+        find_spans(job->run, rows);
+        job->units =
+            job->run->spans * job->call->kv_heads * ((job->group + job->heads - 1) / job->heads);
+        if (job->units >= wanted || threads == 1)
+            return;
+        if (rows > 1)
+            rows = (rows + 1) / 2;
+        else if (job->heads > 1)
+            job->heads = (job->heads + 1) / 2;
+        else
+            return;
+    }
 }
 
 static uint64_t attention_work(const struct tern_call *call, const struct tern_run *run)
@@ -172,12 +202,9 @@ static uint64_t attention_work(const struct tern_call *call, const struct tern_r
 
 void tern_run_attention(const struct tern_call *call, struct tern_run *run)
 {
-    const uint32_t group = call->heads / call->kv_heads;
     const bool split = run->threads > 1 && attention_work(call, run) >= run->serial_work;
-    struct head_job job = {.call = call, .run = run, .group = group};
-    job.unit_heads = split ? heads_of_a_unit(call, run, group)
-                           : (group < MAX_UNIT_HEADS ? group : MAX_UNIT_HEADS);
-    job.units = run->rows * call->kv_heads * ((group + job.unit_heads - 1) / job.unit_heads);
+    struct attend_job job = {.call = call, .run = run, .group = call->heads / call->kv_heads};
+    divide(&job, split ? run->threads : 1);
     atomic_store_explicit(&run->next, 0, memory_order_relaxed);
-    tern_pool_run(run->pool, split ? run->threads : 1, take_heads, &job);
+    tern_pool_run(run->pool, split ? run->threads : 1, take_units, &job);
 }

@@ -94,6 +94,11 @@ struct tern_share {
     alignas(64) _Atomic uint32_t taken;
 };
 
+/* Rows of one sequence at neighbouring positions, from `row` on. */
+struct tern_span {
+    uint32_t row, rows;
+};
+
 /* A step at work: a private, checked copy of what was asked, and what came out. */
 struct tern_run {
     struct tern_pool *pool;
@@ -107,6 +112,8 @@ struct tern_run {
     uint32_t end_tokens, end_token[TERN_MAX_END_TOKENS];
     uint32_t rows, outputs;
     struct tern_row row[TERN_MAX_ROWS];
+    struct tern_span span[TERN_MAX_ROWS]; /* of the attention at work */
+    uint32_t spans;
     uint32_t output_row[TERN_MAX_ROWS];           /* row of each output */
     uint32_t argmax[TERN_MAX_ROWS];               /* by output */
     _Atomic uint32_t fault[TERN_MAX_ROWS];        /* by row, see tern_fault */

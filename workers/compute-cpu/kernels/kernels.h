@@ -52,6 +52,16 @@ struct tern_matmul {
 typedef void (*tern_matmul_fn)(const struct tern_matmul *m, uint32_t begin, uint32_t end,
                                uint8_t *scratch);
 
+/* Query heads that share a key head, of rows of one sequence at neighbouring positions. */
+struct tern_queries {
+    const float *q; /* row r, head h: head_size floats at q + r*q_stride + h*head_size */
+    float *out;     /* likewise */
+    uint64_t q_stride, out_stride;
+    uint32_t rows, heads; /* rows * heads: 1 to TERN_MAX_QUERIES */
+};
+/* Enough that a block of keys serves many rows while it is in the cache. */
+enum { TERN_MAX_QUERIES = 32 };
+
 struct tern_kernels {
     enum tern_tier tier;
     const char *name;                       /* "avx2" */
@@ -67,7 +77,8 @@ struct tern_kernels {
     bool (*rope)(const float *x, const float *pairs, uint32_t head_size, uint32_t rope_size,
                  enum tern_rope_pairs order, float *out);
     int (*kv_store)(enum tern_kv_type type, const float *x, uint32_t n, void *out);
-    bool (*attend)(const struct tern_attention *a, const float *q, uint32_t heads, float *out);
+    /* a->position: of the first row. Bit r of the result: row r met a value that is not finite. */
+    uint32_t (*attend)(const struct tern_attention *a, const struct tern_queries *queries);
 };
 
 /* The table of a tier, or NULL if this processor cannot run it. Tables are constant and live for

@@ -50,6 +50,19 @@ SCALAR_PRODUCT(Q4_K)
 SCALAR_PRODUCT(Q5_K)
 SCALAR_PRODUCT(Q6_K)
 
+static uint32_t attend(const struct tern_attention *a, const struct tern_queries *queries)
+{
+    uint32_t failed = 0;
+    for (uint32_t row = 0; row < queries->rows; row++) {
+        struct tern_attention of_row = *a;
+        of_row.position = a->position + row;
+        if (!tern_attend(&of_row, queries->q + row * queries->q_stride, queries->heads,
+                         queries->out + row * queries->out_stride))
+            failed |= 1u << row;
+    }
+    return failed;
+}
+
 const struct tern_kernels tern_kernels_scalar = {
     .tier = TERN_SCALAR,
     .name = "scalar",
@@ -73,5 +86,5 @@ const struct tern_kernels tern_kernels_scalar = {
     .argmax = tern_argmax,
     .rope = tern_rope,
     .kv_store = tern_kv_store,
-    .attend = tern_attend,
+    .attend = attend,
 };
