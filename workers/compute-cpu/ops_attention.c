@@ -110,7 +110,7 @@ enum tern_fault_kind tern_row_qkv_rope_write(const struct tern_call *call, struc
 /* ---- attention ---- */
 
 static void attend(const struct attend_job *job, const struct tern_span *span, uint32_t head,
-                   uint32_t heads)
+                   uint32_t heads, uint8_t *scratch)
 {
     const struct tern_call *call = job->call;
     struct tern_run *run = job->run;
@@ -124,7 +124,7 @@ static void attend(const struct attend_job *job, const struct tern_span *span, u
         .rows = span->rows,
         .heads = heads,
     };
-    const uint32_t failed = call->kernels->attend(&a, &queries);
+    const uint32_t failed = call->kernels->attend(&a, &queries, scratch);
     const struct tern_fault_sink fault = {run->fault,
                                           tern_fault(TERN_FAULT_NOT_FINITE, call->index)};
     for (uint32_t row = 0; row < span->rows; row++)
@@ -136,8 +136,8 @@ static void attend(const struct attend_job *job, const struct tern_span *span, u
  * inside a key head span by span. */
 static void take_units(void *context, uint32_t thread)
 {
-    (void)thread;
     const struct attend_job *job = context;
+    uint8_t *scratch = tern_kernel_scratch(job->run->program, thread);
     const uint32_t subsets = (job->group + job->heads - 1) / job->heads;
     for (;;) {
         const uint32_t unit = atomic_fetch_add_explicit(&job->run->next, 1, memory_order_relaxed);
@@ -148,7 +148,7 @@ static void take_units(void *context, uint32_t thread)
         const uint32_t first = unit % subsets * job->heads;
         const uint32_t left = job->group - first;
         attend(job, &job->run->span[span], kv_head * job->group + first,
-               left < job->heads ? left : job->heads);
+               left < job->heads ? left : job->heads, scratch);
     }
 }
 
@@ -174,6 +174,7 @@ static void divide(struct attend_job *job, uint32_t threads)
     const uint32_t wanted = 2 * threads;
     job->heads = job->group < MAX_HEADS ? job->group : MAX_HEADS;
     uint32_t rows = TERN_MAX_QUERIES / job->heads;
+    rows = rows < TERN_MAX_SPAN ? rows : TERN_MAX_SPAN;
     for (;;) {
         find_spans(job->run, rows);
         job->units =

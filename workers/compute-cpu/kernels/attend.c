@@ -1,8 +1,7 @@
 /*
  * Attention over the cache in ordered blocks of 256 positions (NUMERICS section 3), for several
  * query heads that share a key head, of several rows. A block serves all of them while it is in the
- * cache; each of its keys and values is loaded and widened once for up to QUERIES of them. Compiled
- * once per tier.
+ * cache, widened once if they are many. Compiled once per tier.
  *
  * Scores of a block lie at their position minus the block's first multiple of 16, so that their
  * place mod 16 is their chain. Places without a position weigh +0. Sums start from +0 instead of at
@@ -10,14 +9,17 @@
  */
 #include "proto/numerics/product.h"
 #include "workers/compute-cpu/kernels/functions_simd.h"
+#include "workers/compute-cpu/kernels/kv_block.h"
 #include "workers/compute-cpu/kernels/operations.h"
 
 enum {
-    BLOCK = 256,          /* positions */
     QUERIES = LANES / 4,  /* at a time */
     COLUMN_REGISTERS = 4, /* registers of the value sum of one head at a time */
-    COLUMNS = TERN_MAX_HEAD / LANES * LANES,
+    MANY = 12,            /* queries for which a block is worth widening */
 };
+
+/* Where keys and values are read. */
+enum source { STORED_F16, STORED_F32, WIDENED };
 
 /* The softmax-weighted sum so far, or of a block alone. */
 struct part {
@@ -34,20 +36,6 @@ struct stretch {
 struct scores {
     float at[QUERIES][BLOCK];
 };
-
-INLINE size_t element_bytes(enum tern_kv_type type)
-{
-    return type == TERN_KV_F16 ? 2 : 4;
-}
-
-INLINE vf load_stored(enum tern_kv_type type, const uint8_t *p, uint32_t n)
-{
-    if (n >= LANES)
-        return type == TERN_KV_F16 ? vf_load_half(p) : vf_load((const float *)(const void *)p);
-    if (type == TERN_KV_F16)
-        return vf_load_half_first(p, n);
-    return vf_load_first((const float *)(const void *)p, n);
-}
 
 /* ---- Scores ---- */
 
@@ -86,18 +74,26 @@ INLINE void score_four(enum tern_kv_type type, unsigned n, const struct tern_att
     }
 }
 
-/* All scores of a stretch; places without a position repeat a score. */
-INLINE void score_stretch(enum tern_kv_type type, unsigned n, const struct tern_attention *a,
-                          const float *const q[QUERIES], struct stretch s, struct scores *scores)
+/* All scores of a stretch; what other places get does not count. */
+INLINE void score_stretch(enum source source, unsigned n, const struct tern_attention *a,
+                          const struct kv_block *block, const float *const q[QUERIES],
+                          struct stretch s, struct scores *scores)
 {
-    for (uint32_t p = s.origin; p < s.end; p += 4) {
+    const uint32_t size = a->kv->head_size;
+    for (uint32_t p = s.origin; source == WIDENED && p < s.end; p += LANES) {
+        vf score[QUERIES];
+        score_places(n, size, block->key + p % BLOCK * size, q, score);
+        for (unsigned i = 0; i < n; i++)
+            vf_store(scores->at[i] + (p - s.origin), vf_mul(score[i], vf_set1(a->scale)));
+    }
+    for (uint32_t p = s.origin; source != WIDENED && p < s.end; p += 4) {
         const uint8_t *key[4];
         for (uint32_t k = 0; k < 4; k++) {
             const uint32_t from_begin = p + k > s.begin ? p + k : s.begin;
             key[k] = tern_kv_key(a, from_begin < s.end ? from_begin : s.end - 1);
         }
         __m128 score[QUERIES];
-        score_four(type, n, a, q, key, score);
+        score_four(source == STORED_F16 ? TERN_KV_F16 : TERN_KV_F32, n, a, q, key, score);
         for (unsigned i = 0; i < n; i++)
             _mm_storeu_ps(scores->at[i] + (p - s.origin), score[i]);
     }
@@ -107,10 +103,12 @@ INLINE void score_stretch(enum tern_kv_type type, unsigned n, const struct tern_
  * finite: then the query has failed, and its part means nothing. */
 static bool weigh_scores(struct stretch s, float *score, struct part *part)
 {
-    const uint32_t scored = (s.end - s.origin + 3) / 4 * 4;
-    const uint32_t padded = (s.end - s.origin + 15) / 16 * 16;
-    for (uint32_t i = scored; i < padded; i++)
-        score[i] = score[0];
+    const uint32_t from = s.begin - s.origin, to = s.end - s.origin;
+    const uint32_t padded = (to + 15) / 16 * 16;
+    for (uint32_t i = 0; i < from; i++)
+        score[i] = score[from];
+    for (uint32_t i = to; i < padded; i++)
+        score[i] = score[from];
     vf max = vf_load(score);
     vi largest = vi_zero();
     for (uint32_t i = 0; i < padded; i += LANES) {
@@ -129,9 +127,9 @@ static bool weigh_scores(struct stretch s, float *score, struct part *part)
         part->max = lane[i] > part->max ? lane[i] : part->max;
     for (uint32_t i = 0; i < padded; i += LANES)
         vf_store(score + i, vf_exp(vf_sub(vf_load(score + i), vf_set1(part->max))));
-    for (uint32_t i = 0; i < s.begin - s.origin; i++)
+    for (uint32_t i = 0; i < from; i++)
         score[i] = 0.0f;
-    for (uint32_t i = s.end - s.origin; i < padded; i++)
+    for (uint32_t i = to; i < padded; i++)
         score[i] = 0.0f;
     float chain[16] = {0};
     for (unsigned c = 0; c < PER16; c++) {
@@ -146,22 +144,41 @@ static bool weigh_scores(struct stretch s, float *score, struct part *part)
 
 /* ---- Values ---- */
 
-/* Sums of `registers` (a constant) registers of columns from `column` on; `last`:
- * columns of the last. */
-INLINE void sum_columns(enum tern_kv_type type, unsigned n, unsigned registers, uint32_t last,
-                        const struct tern_attention *a, struct stretch s, uint32_t column,
-                        const struct scores *weights, struct part *part)
+/* Value vectors that lie one behind the other, from that of a position on. */
+struct run {
+    const uint8_t *value;
+    size_t bytes; /* of one */
+    uint32_t end;
+};
+
+INLINE struct run run_of(enum source source, const struct tern_attention *a,
+                         const struct kv_block *block, uint32_t position, uint32_t end)
 {
+    const uint32_t size = a->kv->head_size, page = TERN_PAGE_POSITIONS;
+    if (source == WIDENED)
+        return (struct run){(const uint8_t *)(block->value + position % BLOCK * value_stride(size)),
+                            value_stride(size) * sizeof(float), end};
+    const uint32_t page_end = (position / page + 1) * page;
+    return (struct run){tern_kv_value(a, position), size * (source == STORED_F16 ? 2 : 4),
+                        page_end < end ? page_end : end};
+}
+
+/* Sums of `registers` (a constant) registers of columns from `column` on; `last`: columns of the
+ * last. */
+INLINE void sum_columns(enum source source, unsigned n, unsigned registers, uint32_t last,
+                        const struct tern_attention *a, const struct kv_block *block,
+                        struct stretch s, uint32_t column, const struct scores *weights,
+                        struct part *part)
+{
+    const enum tern_kv_type type = source == STORED_F16 ? TERN_KV_F16 : TERN_KV_F32;
     vf sum[QUERIES][COLUMN_REGISTERS];
     for (unsigned i = 0; i < n; i++)
         for (unsigned r = 0; r < registers; r++)
             sum[i][r] = vf_zero();
-    const size_t vector = a->kv->head_size * element_bytes(type);
     for (uint32_t p = s.begin; p < s.end;) {
-        const uint32_t page_end = (p / TERN_PAGE_POSITIONS + 1) * TERN_PAGE_POSITIONS;
-        const uint32_t end = page_end < s.end ? page_end : s.end;
-        const uint8_t *value = tern_kv_value(a, p) + column * element_bytes(type);
-        for (; p < end; p++, value += vector) {
+        const struct run run = run_of(source, a, block, p, s.end);
+        const uint8_t *value = run.value + column * element_bytes(type);
+        for (; p < run.end; p++, value += run.bytes) {
             vf v[COLUMN_REGISTERS];
             for (unsigned r = 0; r < registers; r++)
                 v[r] = load_stored(type, value + r * LANES * element_bytes(type),
@@ -178,18 +195,19 @@ INLINE void sum_columns(enum tern_kv_type type, unsigned n, unsigned registers, 
             vf_store(part[i].sum + column + r * LANES, sum[i][r]);
 }
 
-INLINE void sum_values(enum tern_kv_type type, unsigned n, const struct tern_attention *a,
-                       struct stretch s, const struct scores *weights, struct part *part)
+INLINE void sum_values(enum source source, unsigned n, const struct tern_attention *a,
+                       const struct kv_block *block, struct stretch s, const struct scores *weights,
+                       struct part *part)
 {
     const uint32_t size = a->kv->head_size;
     const uint32_t wide = COLUMN_REGISTERS * LANES;
     uint32_t column = 0;
     for (; column + wide <= size; column += wide)
-        sum_columns(type, n, COLUMN_REGISTERS, LANES, a, s, column, weights, part);
+        sum_columns(source, n, COLUMN_REGISTERS, LANES, a, block, s, column, weights, part);
     for (; column + LANES <= size; column += LANES)
-        sum_columns(type, n, 1, LANES, a, s, column, weights, part);
+        sum_columns(source, n, 1, LANES, a, block, s, column, weights, part);
     if (column < size)
-        sum_columns(type, n, 1, size - column, a, s, column, weights, part);
+        sum_columns(source, n, 1, size - column, a, block, s, column, weights, part);
 }
 
 /* ---- Blocks and rows ---- */
@@ -249,88 +267,114 @@ static bool alike(struct stretch s, struct stretch t)
     return s.begin == t.begin && s.end == t.end && s.first == t.first;
 }
 
-/* A stretch for `n` (a constant) queries, row by row from number `query` on; `all`: what each of
- * them has seen. */
-INLINE void attend_stretch(enum tern_kv_type type, unsigned n, const struct tern_attention *a,
-                           const struct tern_queries *queries, uint32_t query, struct stretch s,
-                           struct part *all, uint32_t *failed)
+/* A thread's scratch. */
+struct workspace {
+    struct kv_block block;
+    struct part all[TERN_MAX_QUERIES]; /* of each query: what it has seen */
+};
+_Static_assert(sizeof(struct workspace) <= TERN_KERNEL_SCRATCH, "a thread's scratch holds it");
+
+struct job {
+    const struct tern_attention *a;
+    const struct tern_queries *queries;
+    struct workspace *space;
+    uint32_t failed; /* a bit for each row */
+};
+
+/* A stretch for `n` (a constant) queries, row by row from number `query` on. */
+INLINE void attend_stretch(enum source source, unsigned n, struct job *job, uint32_t query,
+                           struct stretch s)
 {
-    const uint32_t size = a->kv->head_size;
-    struct part block[QUERIES], *part = s.first ? all : block;
+    const struct tern_queries *queries = job->queries;
+    const uint32_t size = job->a->kv->head_size;
+    struct part *all = job->space->all + query, alone[QUERIES], *part = s.first ? all : alone;
     struct scores scores;
     const float *q[QUERIES];
     for (unsigned i = 0; i < n; i++)
         q[i] = queries->q + (query + i) / queries->heads * queries->q_stride +
                (query + i) % queries->heads * size;
-    score_stretch(type, n, a, q, s, &scores);
+    score_stretch(source, n, job->a, &job->space->block, q, s, &scores);
     for (unsigned i = 0; i < n; i++)
         if (!weigh_scores(s, scores.at[i], &part[i]))
-            *failed |= 1u << (query + i) / queries->heads;
-    sum_values(type, n, a, s, &scores, part);
+            job->failed |= 1u << (query + i) / queries->heads;
+    sum_values(source, n, job->a, &job->space->block, s, &scores, part);
     for (unsigned i = 0; i < n && !s.first; i++)
-        merge_block(&all[i], &block[i], size);
+        merge_block(&all[i], &alone[i], size);
 }
 
-typedef void (*attend_fn)(const struct tern_attention *a, const struct tern_queries *queries,
-                          uint32_t query, struct stretch s, struct part *all, uint32_t *failed);
+typedef void (*attend_fn)(struct job *job, uint32_t query, struct stretch s);
 
-#define ATTEND(type, n)                                                                            \
-    static void attend_##type##_##n(const struct tern_attention *a,                                \
-                                    const struct tern_queries *queries, uint32_t query,            \
-                                    struct stretch s, struct part *all, uint32_t *failed)          \
+#define ATTEND(source, n)                                                                          \
+    static void attend_##source##_##n(struct job *job, uint32_t query, struct stretch s)           \
     {                                                                                              \
-        attend_stretch(TERN_KV_##type, n, a, queries, query, s, all, failed);                      \
+        attend_stretch(source, n, job, query, s);                                                  \
     }
-ATTEND(F16, 1)
-ATTEND(F16, 2)
-ATTEND(F32, 1)
-ATTEND(F32, 2)
+#define ATTEND_SOME(source) ATTEND(source, 1) ATTEND(source, 2)
+ATTEND_SOME(STORED_F16)
+ATTEND_SOME(STORED_F32)
+ATTEND_SOME(WIDENED)
 #if defined(__AVX512BW__)
-ATTEND(F16, 3)
-ATTEND(F16, 4)
-ATTEND(F32, 3)
-ATTEND(F32, 4)
-#endif
-
-static const attend_fn attend_some[2][QUERIES] = {
-#if defined(__AVX512BW__)
-    {attend_F16_1, attend_F16_2, attend_F16_3, attend_F16_4},
-    {attend_F32_1, attend_F32_2, attend_F32_3, attend_F32_4},
+#define ATTEND_MORE(source) ATTEND(source, 3) ATTEND(source, 4)
+ATTEND_MORE(STORED_F16)
+ATTEND_MORE(STORED_F32)
+ATTEND_MORE(WIDENED)
+#define ALL(source)                                                                                \
+    {                                                                                              \
+        attend_##source##_1, attend_##source##_2, attend_##source##_3, attend_##source##_4         \
+    }
 #else
-    {attend_F16_1, attend_F16_2},
-    {attend_F32_1, attend_F32_2},
+#define ALL(source)                                                                                \
+    {                                                                                              \
+        attend_##source##_1, attend_##source##_2                                                   \
+    }
 #endif
-};
 
-/* Neighbouring queries that see the same of a block go together. */
-static void attend_to_block(const struct tern_attention *a, const struct tern_queries *queries,
-                            uint32_t block, struct part *all, uint32_t *failed)
+static const attend_fn attend_some[][QUERIES] = {
+    [STORED_F16] = ALL(STORED_F16), [STORED_F32] = ALL(STORED_F32), [WIDENED] = ALL(WIDENED)};
+
+/* Neighbouring queries that see the same of the block that begins at `start` go together. */
+static void attend_to_block(struct job *job, enum source source, uint32_t start)
 {
-    const attend_fn *some = attend_some[a->kv->type == TERN_KV_F32];
-    const uint32_t count = queries->rows * queries->heads;
+    const uint32_t heads = job->queries->heads, count = job->queries->rows * heads;
     for (uint32_t query = 0, n; query < count; query += n) {
-        const struct stretch s = seen(a, query / queries->heads, block);
+        const struct stretch s = seen(job->a, query / heads, start);
         n = 1;
         if (s.begin >= s.end)
             continue;
         while (n < QUERIES && query + n < count &&
-               alike(s, seen(a, (query + n) / queries->heads, block)))
+               alike(s, seen(job->a, (query + n) / heads, start)))
             n++;
-        some[n - 1](a, queries, query, s, &all[query], failed);
+        attend_some[source][n - 1](job, query, s);
     }
 }
 
-uint32_t TIER(attend)(const struct tern_attention *a, const struct tern_queries *queries)
+/* What any row sees of it. */
+static void widen_block(enum source source, struct job *job, uint32_t start)
 {
-    struct part all[TERN_MAX_QUERIES];
-    uint32_t failed = 0;
+    const uint32_t begin = seen(job->a, 0, start).begin;
+    const uint32_t end = seen(job->a, job->queries->rows - 1, start).end;
+    if (source == STORED_F16)
+        fill_kv_block(TERN_KV_F16, job->a, begin, end, &job->space->block);
+    else
+        fill_kv_block(TERN_KV_F32, job->a, begin, end, &job->space->block);
+}
+
+uint32_t TIER(attend)(const struct tern_attention *a, const struct tern_queries *queries,
+                      uint8_t *scratch)
+{
+    const enum source stored = a->kv->type == TERN_KV_F16 ? STORED_F16 : STORED_F32;
+    const bool many = queries->rows * queries->heads >= MANY;
     const uint32_t end = a->position + queries->rows;
-    for (uint32_t block = seen(a, 0, 0).begin / BLOCK * BLOCK; block < end; block += BLOCK)
-        attend_to_block(a, queries, block, all, &failed);
+    struct job job = {a, queries, (struct workspace *)(void *)scratch, 0};
+    for (uint32_t start = seen(a, 0, 0).begin / BLOCK * BLOCK; start < end; start += BLOCK) {
+        if (many)
+            widen_block(stored, &job, start);
+        attend_to_block(&job, many ? WIDENED : stored, start);
+    }
     for (uint32_t row = 0; row < queries->rows; row++)
         for (uint32_t head = 0; head < queries->heads; head++)
-            if (!store_result(&all[row * queries->heads + head], a->kv->head_size,
+            if (!store_result(&job.space->all[row * queries->heads + head], a->kv->head_size,
                               queries->out + row * queries->out_stride + head * a->kv->head_size))
-                failed |= 1u << row;
-    return failed;
+                job.failed |= 1u << row;
+    return job.failed;
 }

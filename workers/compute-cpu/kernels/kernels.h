@@ -13,7 +13,7 @@
 #include "proto/plan.h"
 #include <stdatomic.h>
 
-/* Private memory each thread passes to matrix products, 64-byte aligned. */
+/* Private memory each thread passes to products and attention, 64-byte aligned. */
 enum { TERN_KERNEL_SCRATCH = 1 << 20 };
 
 /* Where a failed row is noted: word[token] becomes `code` (tern_fault) if it is still 0. */
@@ -57,10 +57,10 @@ struct tern_queries {
     const float *q; /* row r, head h: head_size floats at q + r*q_stride + h*head_size */
     float *out;     /* likewise */
     uint64_t q_stride, out_stride;
-    uint32_t rows, heads; /* rows * heads: 1 to TERN_MAX_QUERIES */
+    uint32_t rows, heads; /* at most TERN_MAX_SPAN rows; rows * heads: 1 to TERN_MAX_QUERIES */
 };
-/* Enough that a block of keys serves many rows while it is in the cache. */
-enum { TERN_MAX_QUERIES = 32 };
+/* So many that widening a block of keys and values for them costs little of their time. */
+enum { TERN_MAX_QUERIES = 64, TERN_MAX_SPAN = 32 };
 
 struct tern_kernels {
     enum tern_tier tier;
@@ -78,7 +78,8 @@ struct tern_kernels {
                  enum tern_rope_pairs order, float *out);
     int (*kv_store)(enum tern_kv_type type, const float *x, uint32_t n, void *out);
     /* a->position: of the first row. Bit r of the result: row r met a value that is not finite. */
-    uint32_t (*attend)(const struct tern_attention *a, const struct tern_queries *queries);
+    uint32_t (*attend)(const struct tern_attention *a, const struct tern_queries *queries,
+                       uint8_t *scratch);
 };
 
 /* The table of a tier, or NULL if this processor cannot run it. Tables are constant and live for

@@ -29,6 +29,7 @@ uint32_t TIER(argmax)(const float *x, uint32_t n);
 bool TIER(rope)(const float *x, const float *pairs, uint32_t head_size, uint32_t rope_size,
                 enum tern_rope_pairs order, float *out);
 int TIER(kv_store)(enum tern_kv_type type, const float *x, uint32_t n, void *out);
-uint32_t TIER(attend)(const struct tern_attention *a, const struct tern_queries *queries);
+uint32_t TIER(attend)(const struct tern_attention *a, const struct tern_queries *queries,
+                      uint8_t *scratch);
 
 #endif

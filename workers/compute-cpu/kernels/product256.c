@@ -211,7 +211,7 @@ INLINE void unpack_block(enum tern_type type, struct rows rows, unsigned p, stru
 #pragma GCC unroll 16
         for (unsigned i = 0; i < LANES; i++)
             code[i] = span_codes(type, row_at(rows, i), g);
-        span_transpose(code);
+        vi_transpose(code);
 #pragma GCC unroll 16
         for (unsigned i = 0; i < LANES; i++)
             block->code[g * LANES + i][p] = code[i];

@@ -46,14 +46,7 @@ INLINE vi block32_join(const vi half[2])
 /* From registers of one row to registers of one dword (four elements) of all rows. */
 INLINE void block32_transpose(vi x[8])
 {
-    vi_transpose4(x);
-    vi_transpose4(x + 4);
-#pragma GCC unroll 4
-    for (unsigned i = 0; i < 4; i++) {
-        const vi low = _mm256_permute2x128_si256(x[i], x[i + 4], 0x20);
-        x[i + 4] = _mm256_permute2x128_si256(x[i], x[i + 4], 0x31);
-        x[i] = low;
-    }
+    vi_transpose(x);
 }
 
 /* 16 bytes of every row as four dwords, each with the rows in its lanes. */
@@ -124,12 +117,6 @@ INLINE void span_join(unsigned width, vi u[2], vi sum[2])
     const vi high = _mm256_permute2x128_si256(u[0], u[1], 0x31);
     sum[0] = width == 32 ? vi_add(low, high) : low;
     sum[1] = high;
-}
-
-/* From registers of one row each to registers of one dword of all rows. */
-INLINE void span_transpose(vi x[8])
-{
-    block32_transpose(x);
 }
 
 #endif

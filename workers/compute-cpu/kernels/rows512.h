@@ -159,22 +159,4 @@ INLINE void span_join(unsigned width, vi u[4], vi sum[4])
         sum[i] = u[i];
 }
 
-/* From registers of one row each to registers of one dword of all rows. */
-INLINE void span_transpose(vi x[16])
-{
-#pragma GCC unroll 4
-    for (unsigned q = 0; q < 4; q++)
-        vi_transpose4(x + 4 * q);
-        /* x[4q + j] now has dwords j, 4+j, 8+j, 12+j of rows 4q..4q+3 in its quarters. */
-#pragma GCC unroll 4
-    for (unsigned j = 0; j < 4; j++) {
-        vi u[4] = {x[j], x[4 + j], x[8 + j], x[12 + j]};
-        vi_transpose_quarters(u);
-        x[j] = u[0];
-        x[4 + j] = u[1];
-        x[8 + j] = u[2];
-        x[12 + j] = u[3];
-    }
-}
-
 #endif

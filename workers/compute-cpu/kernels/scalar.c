@@ -50,8 +50,10 @@ SCALAR_PRODUCT(Q4_K)
 SCALAR_PRODUCT(Q5_K)
 SCALAR_PRODUCT(Q6_K)
 
-static uint32_t attend(const struct tern_attention *a, const struct tern_queries *queries)
+static uint32_t attend(const struct tern_attention *a, const struct tern_queries *queries,
+                       uint8_t *scratch)
 {
+    (void)scratch;
     uint32_t failed = 0;
     for (uint32_t row = 0; row < queries->rows; row++) {
         struct tern_attention of_row = *a;

@@ -231,6 +231,19 @@ INLINE void vi_transpose4(vi x[4])
     x[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+/* LANES registers as rows become columns. */
+INLINE void vi_transpose(vi x[8])
+{
+    vi_transpose4(x);
+    vi_transpose4(x + 4);
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < 4; i++) {
+        const vi low = _mm256_permute2x128_si256(x[i], x[i + 4], 0x20);
+        x[i + 4] = _mm256_permute2x128_si256(x[i], x[i + 4], 0x31);
+        x[i] = low;
+    }
+}
+
 /* ---- Groups of 16 ---- */
 
 enum { PER16 = 16 / LANES }; /* registers that hold 16 lanes */

@@ -246,6 +246,24 @@ INLINE void vi_transpose_quarters(vi x[4])
     x[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
 }
 
+/* LANES registers as rows become columns. */
+INLINE void vi_transpose(vi x[16])
+{
+#pragma GCC unroll 4
+    for (unsigned q = 0; q < 4; q++)
+        vi_transpose4(x + 4 * q);
+        /* x[4q + j] now has columns j, 4+j, 8+j, 12+j of rows 4q..4q+3 in its quarters. */
+#pragma GCC unroll 4
+    for (unsigned j = 0; j < 4; j++) {
+        vi u[4] = {x[j], x[4 + j], x[8 + j], x[12 + j]};
+        vi_transpose_quarters(u);
+        x[j] = u[0];
+        x[4 + j] = u[1];
+        x[8 + j] = u[2];
+        x[12 + j] = u[3];
+    }
+}
+
 /* ---- Groups of 16 ---- */
 
 enum { PER16 = 16 / LANES }; /* registers that hold 16 lanes */
