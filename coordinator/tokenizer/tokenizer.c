@@ -39,10 +39,20 @@ static bool equals(struct tern_string string, const char *text)
     return string.length == strlen(text) && memcmp(string.bytes, text, string.length) == 0;
 }
 
-static bool read_flag(const struct tern_catalog *catalog, const char *key, bool otherwise)
+/* Some files say 0 or 1. What is no flag at all is told, as odd special ids are. */
+static bool read_flag(const struct tern_catalog *catalog, const char *key, struct vocabulary *v,
+                      bool otherwise)
 {
     bool value;
-    return tern_catalog_bool(catalog, key, &value) ? value : otherwise;
+    uint64_t number;
+    if (tern_catalog_bool(catalog, key, &value))
+        return value;
+    if (tern_catalog_u64(catalog, key, &number) && number <= 1)
+        return number == 1;
+    if (tern_catalog_has(catalog, key))
+        snprintf(v->warning, sizeof v->warning, "%s is neither true nor false; taken as absent",
+                 key);
+    return otherwise;
 }
 
 static int compare_ids(const void *left, const void *right)
@@ -118,11 +128,12 @@ static enum tern_status build_sentencepiece(const struct tern_catalog *catalog,
 {
     snprintf(t->name, sizeof t->name, "llama");
     t->add_bos = true;
-    t->space_prefix = read_flag(catalog, "tokenizer.ggml.add_space_prefix", true);
     const enum tern_status status =
         vocabulary_read(catalog, VOCABULARY_SENTENCEPIECE, &t->vocabulary, error);
-    return status == TERN_OK ? sentencepiece_new(catalog, &t->vocabulary, &t->sentencepiece, error)
-                             : status;
+    if (status != TERN_OK)
+        return status;
+    t->space_prefix = read_flag(catalog, "tokenizer.ggml.add_space_prefix", &t->vocabulary, true);
+    return sentencepiece_new(catalog, &t->vocabulary, &t->sentencepiece, error);
 }
 
 static enum tern_status build(const struct tern_catalog *catalog, struct tern_tokenizer *t,
@@ -147,8 +158,9 @@ static enum tern_status build(const struct tern_catalog *catalog, struct tern_to
         status = find_ends(catalog, t, error);
     if (status != TERN_OK)
         return status;
-    t->add_bos = read_flag(catalog, "tokenizer.ggml.add_bos_token", t->add_bos);
-    t->add_eos = read_flag(catalog, "tokenizer.ggml.add_eos_token", false);
+    struct vocabulary *const v = &t->vocabulary;
+    t->add_bos = read_flag(catalog, "tokenizer.ggml.add_bos_token", v, t->add_bos);
+    t->add_eos = read_flag(catalog, "tokenizer.ggml.add_eos_token", v, false);
     t->encoder.vocabulary = &t->vocabulary;
     t->encoder.splitter = t->splitter;
     t->encoder.bpe = t->bpe;

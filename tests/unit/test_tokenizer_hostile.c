@@ -374,6 +374,36 @@ static void special_ids_out_of_range_are_absent(void **state)
     tern_tokenizer_free(tokenizer);
 }
 
+/* Some files say 0 or 1 where a flag should be; what is neither is told. */
+static void flags_of_other_types(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"tokenizer.ggml.add_bos_token",
+                                       "tokenizer.ggml.add_eos_token",
+                                       "tokenizer.ggml.add_space_prefix"};
+    static const char *const wanted[][2] = {
+        {"7", "1 7"}, {"1 7", "1 7 2"}, {"1 3", "1 7"}}; /* with 0, with 1 */
+    const struct tern_text piece = {.bytes = "a", .length = 1};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        struct recipe recipe = small_spm;
+        struct tern_tokenizer *tokenizer;
+        recipe.number_key[0] = keys[i];
+        for (uint64_t value = 0; value < 2; value++) {
+            recipe.number[0] = value;
+            assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+            check_ids(tokenizer, &piece, 1, true, wanted[i][value]);
+            assert_null(tern_tokenizer_warning(tokenizer));
+            tern_tokenizer_free(tokenizer);
+        }
+        recipe.number[0] = 2;
+        assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+        check_ids(tokenizer, &piece, 1, true, "1 7");
+        assert_non_null(tern_tokenizer_warning(tokenizer));
+        assert_non_null(strstr(tern_tokenizer_warning(tokenizer), keys[i]));
+        tern_tokenizer_free(tokenizer);
+    }
+}
+
 /* Duplicates: the first counts. Empty tokens and tokens that are no text never match. */
 static void odd_tokens_do_no_harm(void **state)
 {
@@ -554,6 +584,7 @@ int main(void)
         cmocka_unit_test(broken_vocabularies_are_refused),
         cmocka_unit_test(bad_merges_are_refused),
         cmocka_unit_test(special_ids_out_of_range_are_absent),
+        cmocka_unit_test(flags_of_other_types),
         cmocka_unit_test(odd_tokens_do_no_harm),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(streaming_gives_whole_characters),
