@@ -2,6 +2,7 @@
 #include "coordinator/model/load.h"
 #include "proto/plan.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -137,6 +138,18 @@ static void reach(void *context, uint32_t positions)
     tern_rope_tables_reach(&model->rope, positions);
 }
 
+/* Whoever gets such a page writes a position before it is read. */
+static void relieve(void *context)
+{
+    const struct tern_model *model = context;
+    const struct tern_plan *plan = model->compiled.plan;
+    const uint64_t bytes = plan->kv.page_bytes;
+    for (uint32_t page = 0; page < tern_pages_count(model->lane.pages); page++)
+        if (tern_pages_holders(model->lane.pages, page) == 0)
+            (void)fallocate(model->kv.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                            (off_t)(TERN_SEGMENT_DATA + page * bytes), (off_t)bytes);
+}
+
 /* Without a tokenizer only the id that the file names is known to end an answer. */
 static void find_ends(const struct tern_model_file *file, struct tern_lane *lane)
 {
@@ -161,6 +174,7 @@ void tern_model_open_lane(struct tern_model *model,
     lane->logits = model->logits.data + plan->logits.offset;
     find_ends(model->file, lane);
     lane->reach = reach;
+    lane->relieve = relieve;
     lane->lost = lost;
     lane->context = model;
 }
