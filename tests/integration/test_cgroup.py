@@ -112,6 +112,22 @@ class Quota(unittest.TestCase):
         self.assertGreaterEqual(many, usual / 2)
 
 
+class Tasks(unittest.TestCase):
+    def test_few_threads_and_processes(self):
+        """One after the other cannot start something; each says so in a line, and none aborts."""
+        for most in range(1, 16):
+            with self.subTest(most), control_group(("pids", {"pids.max": most}), (None, {"pids.max": most})) as group, \
+                    Service() as service:
+                model = service.root / "model.gguf"
+                model.write_bytes(gguf_files.encode(gguf_files.base())[0])
+                result = service.tern("run", model, "--raw", "-n", 2, "--ignore-eos", "--threads", 2, "hi",
+                                      preexec_fn=joining(group))
+                self.assertIn(result.code, (0, 1, 4, 7), result)
+                self.assertEqual(result.err.count("\n"), result.code != 0, result)
+                for word in ("SIGABRT", "thread.cpp", "Sanitizer"):
+                    self.assertNotIn(word, service.log())
+
+
 class Memory(unittest.TestCase):
     """Of the machine's memory, only what the group may have; Service keeps 256 MiB of it in reserve."""
     LIMIT = 640 * MIB
