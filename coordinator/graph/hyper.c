@@ -150,10 +150,32 @@ enum tern_status tern_hyper_window_every(const struct tern_catalog *catalog,
                      every);
 }
 
+static bool is_text(struct tern_string text, const char *wanted)
+{
+    return text.length == strlen(wanted) && memcmp(text.bytes, wanted, text.length) == 0;
+}
+
+/* Files that belong to a model: their own tensors and few of its keys are there. */
+static enum tern_status refuse_parts(const struct tern_catalog *catalog, struct tern_error *error)
+{
+    static const char *const parts[] = {"adapter", "mmproj", "imatrix"};
+    struct tern_string type;
+    if (!tern_catalog_string(catalog, "general.type", &type))
+        return TERN_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (is_text(type, parts[i]))
+            return tern_fail(error, TERN_UNSUPPORTED,
+                             "general.type is \"%s\": this is a file beside a model, not a model",
+                             parts[i]);
+    return TERN_OK;
+}
+
 static enum tern_status read_family(const struct tern_catalog *catalog, struct tern_hyper *hyper,
                                     struct tern_error *error)
 {
     struct tern_string name;
+    if (refuse_parts(catalog, error) != TERN_OK)
+        return error->status;
     if (!tern_catalog_string(catalog, "general.architecture", &name))
         return tern_fail(error, TERN_BAD_MODEL, "the file has no text general.architecture");
     hyper->family = tern_family_find(name);
@@ -231,9 +253,9 @@ static enum tern_status read_rope_scaling(const struct tern_catalog *catalog, st
     full_key(h, "rope.scaling.type", full);
     if (tern_catalog_has(catalog, full) && !tern_catalog_string(catalog, full, &type))
         return tern_fail(error, TERN_BAD_MODEL, "%s must be a string", full);
-    if (type.length == 4 && memcmp(type.bytes, "none", 4) == 0)
+    if (is_text(type, "none"))
         return TERN_OK;
-    if (type.length != 6 || memcmp(type.bytes, "linear", 6) != 0)
+    if (!is_text(type, "linear"))
         return tern_fail(error, TERN_UNSUPPORTED,
                          "%s is \"%.*s\"; none and linear are supported (and the factors of "
                          "Llama 3.1 in rope_freqs)",

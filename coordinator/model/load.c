@@ -143,11 +143,16 @@ static void relieve(void *context)
 {
     const struct tern_model *model = context;
     const struct tern_plan *plan = model->compiled.plan;
-    const uint64_t bytes = plan->kv.page_bytes;
-    for (uint32_t page = 0; page < tern_pages_count(model->lane.pages); page++)
-        if (tern_pages_holders(model->lane.pages, page) == 0)
+    const struct tern_pages *pages = model->lane.pages;
+    const uint32_t count = tern_pages_count(pages);
+    for (uint32_t first = 0, end; first < count; first = end + 1) {
+        for (end = first; end < count && tern_pages_holders(pages, end) == 0;)
+            end++;
+        if (end > first)
             (void)fallocate(model->kv.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                            (off_t)(TERN_SEGMENT_DATA + page * bytes), (off_t)bytes);
+                            (off_t)(TERN_SEGMENT_DATA + first * plan->kv.page_bytes),
+                            (off_t)((end - first) * plan->kv.page_bytes));
+    }
 }
 
 /* Without a tokenizer only the id that the file names is known to end an answer. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_LISTED_ENDS = 8 };
+
 /* Control tokens that end a turn or a text, in the vocabularies that are read here; files often
  * name only one of theirs. */
 static const char *const known_ends[] = {
@@ -77,16 +79,30 @@ static const struct added_token *find_control(const struct tern_tokenizer *t, co
     return token != NULL && token->control ? token : NULL;
 }
 
+/* Some converters list all that end an answer. */
+static void add_listed_ends(const struct tern_catalog *catalog, struct tern_tokenizer *t)
+{
+    struct tern_array list;
+    if (!tern_catalog_numbers(catalog, "tokenizer.ggml.eos_token_ids", &list))
+        return;
+    for (uint64_t i = 0; i < list.count && i < MOST_LISTED_ENDS; i++) {
+        const int64_t id = tern_array_i64(&list, i);
+        if (id >= 0 && id < t->vocabulary.count)
+            add_end(t, id);
+    }
+}
+
 static enum tern_status find_ends(const struct tern_catalog *catalog, struct tern_tokenizer *t,
                                   struct tern_error *error)
 {
     enum { KNOWN = sizeof known_ends / sizeof known_ends[0] };
-    t->end = calloc(KNOWN + 4, sizeof *t->end);
+    t->end = calloc(KNOWN + MOST_LISTED_ENDS + 4, sizeof *t->end);
     if (t->end == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory for end tokens");
     add_end(t, t->vocabulary.eos);
     add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eot_token_id", &t->vocabulary));
     add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eom_token_id", &t->vocabulary));
+    add_listed_ends(catalog, t);
     for (size_t i = 0; i < KNOWN; i++) {
         const struct added_token *token = find_control(t, known_ends[i]);
         if (token != NULL)

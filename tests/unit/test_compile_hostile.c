@@ -148,6 +148,16 @@ static void what_is_not_supported(void **state)
     assert_refused(TERN_UNSUPPORTED, "\"mamba\"", tern_family_names());
     model_remove_key(&model, "general.architecture");
     assert_refused(TERN_BAD_MODEL, "general.architecture", "has no");
+    static const char *const parts[] = {"adapter", "mmproj", "imatrix"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        fresh("llama");
+        model_remove_key(&model, "block_count");
+        model_text(&model, "general.type", parts[i]);
+        assert_refused(TERN_UNSUPPORTED, "general.type", parts[i]);
+    }
+    fresh("llama");
+    model_text(&model, "general.type", "model");
+    assert_accepted();
     fresh("llama");
     model_text(&model, "rope.scaling.type", "yarn");
     assert_refused(TERN_UNSUPPORTED, "llama.rope.scaling.type", "yarn");
