@@ -112,6 +112,7 @@ class Quota(unittest.TestCase):
         self.assertGreaterEqual(many, usual / 2)
 
 
+@unittest.skipIf(SANITIZED, "looking for leaks at the end needs one more")
 class Tasks(unittest.TestCase):
     def test_few_threads_and_processes(self):
         """One after the other cannot start something; each says so in a line, and none aborts."""
