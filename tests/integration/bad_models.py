@@ -322,6 +322,8 @@ def tokenizers():
 def splits():
     yield of_model("split", g.with_key("split.count", g.U16, 3), "split.count", UNSUPPORTED,
                    part="file")
+    for kind, value in ((g.I32, 3), (g.STRING, "3"), (g.ARRAY, g.Array(g.U16, [3]))):
+        yield of_model("split-of-type-%d" % kind, g.with_key("split.count", kind, value), "split.count", part="file")
     yield of_model("split-one-of-one", g.with_key("split.count", g.U16, 1), "", FINE)
 
 
