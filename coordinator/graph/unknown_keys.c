@@ -31,6 +31,7 @@ static const struct {
     {"nextn_predict_layers", 0},
     {"attention.scale", 0},
     {"rope.scaling.attn_factor", 1},
+    {"rope.freq_scale", 1},
 };
 
 /* Read for every family, or without meaning beside what is read. */
