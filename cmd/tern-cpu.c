@@ -1,6 +1,7 @@
 /* tern-cpu: the CPU compute worker. Started by ternd only; see proto/worker.h. */
 #include "proto/channel.h"
 #include "proto/status.h"
+#include "proto/victim.h"
 #include "workers/compute-cpu/worker.h"
 
 #include <poll.h>
@@ -27,6 +28,7 @@ int main(int argc, char **argv)
     }
     tern_log_name("cpu");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    tern_prefer_as_victim();
     if (coordinator_is_gone()) {
         tern_log("error", "no coordinator: tern-cpu is started by ternd, not by hand");
         _exit(TERN_WORKER_BAD_INPUT);

@@ -2,6 +2,7 @@
  * TERN_CHANNEL_FD; see workers/loader/session.h. */
 #include "proto/channel.h"
 #include "proto/status.h"
+#include "proto/victim.h"
 #include "workers/loader/session.h"
 
 #include <signal.h>
@@ -32,5 +33,6 @@ int main(int argc, char **argv)
         return TERN_USAGE;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    tern_prefer_as_victim();
     return tern_loader_session(TERN_CHANNEL_FD);
 }

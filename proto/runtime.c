@@ -21,13 +21,22 @@ static unsigned hash(const char *text)
     return h;
 }
 
+/* Another user's: the environment came along through su or sudo. What root makes there, that user
+ * could neither use nor remove. */
+static bool is_strangers(const char *folder)
+{
+    struct stat info;
+    return stat(folder, &info) == 0 && info.st_uid != getuid() && info.st_uid != 0;
+}
+
 static void choose_folder(struct tern_runtime *runtime)
 {
     const char *base = getenv("XDG_RUNTIME_DIR");
-    if (base != NULL && base[0] == '/' && strlen(base) + strlen("/tern") <= LONGEST_FOLDER)
+    if (base != NULL && base[0] == '/' && strlen(base) + strlen("/tern") <= LONGEST_FOLDER &&
+        !is_strangers(base))
         snprintf(runtime->folder, sizeof runtime->folder, "%s/tern", base);
     else if (base != NULL && base[0] != '\0')
-        /* Too long for a socket: a name of its own, so that it stays an independent daemon. */
+        /* Or too long for a socket: a name of its own, so that it stays an independent daemon. */
         snprintf(runtime->folder, sizeof runtime->folder, "/tmp/tern-%u-%08x", (unsigned)getuid(),
                  hash(base));
     else

@@ -16,8 +16,8 @@ struct tern_runtime {
 };
 
 /* $XDG_RUNTIME_DIR/tern; /tmp/tern-UID where the variable is unset or empty; /tmp/tern-UID-HASH of
- * its value where that is relative or too long for a socket. Makes the folder (0700) and refuses
- * one that is not ours alone. TERN_NO_SERVICE. */
+ * its value where that is relative, too long for a socket or another user's. Makes the folder
+ * (0700) and refuses one that is not ours alone. TERN_NO_SERVICE. */
 enum tern_status tern_runtime_open(struct tern_runtime *runtime, struct tern_error *error);
 
 /* Takes the daemon's lock: a descriptor to keep, or -1 with *error filled (TERN_NO_SERVICE when

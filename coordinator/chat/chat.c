@@ -13,8 +13,12 @@ static enum tern_status read_template(const struct tern_catalog *catalog,
 {
     static const char key[] = "tokenizer.chat_template";
     struct tern_string text;
+    const bool is_text = tern_catalog_string(catalog, key, &text);
     *out = NULL;
-    if (!tern_catalog_string(catalog, key, &text) || text.length == 0)
+    if (!is_text && tern_catalog_has(catalog, key))
+        return tern_fail(error, TERN_BAD_MODEL,
+                         "%s is no text; tern run --raw continues a text without a template", key);
+    if (!is_text || text.length == 0)
         return tern_fail(error, TERN_UNSUPPORTED,
                          "the model has no chat template (tokenizer.chat_template); tern run --raw "
                          "continues a text without one");

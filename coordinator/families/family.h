@@ -11,6 +11,9 @@
 struct tern_family {
     const char *architecture; /* general.architecture */
     enum tern_rope_pairs rope_pairs;
+    /* Keys of attention and RoPE that only this family reads, without the architecture; the rest
+     * NULL. */
+    const char *keys[4];
     /* Reads and checks what only this family has, after the common hyperparameters; or NULL. */
     enum tern_status (*read)(const struct tern_catalog *catalog, struct tern_hyper *hyper,
                              struct tern_error *error);

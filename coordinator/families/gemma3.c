@@ -6,8 +6,9 @@
  *     logits = head(norm(x)), tied to the embedding
  *
  * Every sixth layer sees the whole sequence and rotates with rope.freq_base (and the linear
- * factor); the others see a sliding window and rotate with a base of their own. Gains are used as
- * the file stores them (already 1 + w). q and k are normed head by head.
+ * factor); the others see a sliding window and rotate with a base of their own. Converters have two
+ * names for each base. Gains are used as the file stores them (already 1 + w). q and k are normed
+ * head by head.
  */
 #include "coordinator/families/family.h"
 
@@ -52,6 +53,10 @@ static enum tern_status read(const struct tern_catalog *catalog, struct tern_hyp
 {
     hyper->rope_base_window = 10000;
     if (tern_hyper_window(catalog, hyper, error) != TERN_OK ||
+        tern_hyper_float(catalog, hyper, "rope.global.freq_base", &hyper->rope_base, error) !=
+            TERN_OK ||
+        tern_hyper_float(catalog, hyper, "rope.local.freq_base", &hyper->rope_base_window, error) !=
+            TERN_OK ||
         tern_hyper_float(catalog, hyper, "rope.freq_base_swa", &hyper->rope_base_window, error) !=
             TERN_OK ||
         tern_hyper_window_every(catalog, hyper, FULL_EVERY, error) != TERN_OK)
@@ -66,6 +71,8 @@ static enum tern_status read(const struct tern_catalog *catalog, struct tern_hyp
 const struct tern_family tern_family_gemma3 = {
     .architecture = "gemma3",
     .rope_pairs = TERN_ROPE_HALVES,
+    .keys = {"attention.sliding_window_pattern", "rope.freq_base_swa", "rope.local.freq_base",
+             "rope.global.freq_base"},
     .read = read,
     .build = build,
 };

@@ -34,6 +34,16 @@ const char *tern_hyper_architecture(const struct tern_hyper *hyper)
     return hyper->family->architecture;
 }
 
+/* Some converters write a number that happens to be whole as an integer. */
+static bool read_number(const struct tern_catalog *catalog, const char *key, double *value)
+{
+    uint64_t integer;
+    if (!tern_catalog_u64(catalog, key, &integer))
+        return tern_catalog_f64(catalog, key, value);
+    *value = (double)integer;
+    return true;
+}
+
 /* Why a key that is there could not be read as a number. */
 static enum tern_status fail_kind(const struct tern_catalog *catalog, const char *key,
                                   const char *wanted, struct tern_error *error)
@@ -44,7 +54,7 @@ static enum tern_status fail_kind(const struct tern_catalog *catalog, const char
                          "%s is a list; one value for all layers is supported", key);
     double number;
     struct tern_string text;
-    if (tern_catalog_f64(catalog, key, &number))
+    if (read_number(catalog, key, &number))
         return tern_fail(error, TERN_BAD_MODEL, "%s is %g, but must be %s", key, number, wanted);
     if (tern_catalog_string(catalog, key, &text))
         return tern_fail(error, TERN_BAD_MODEL, "%s is \"%.*s\", but must be %s", key,
@@ -85,7 +95,7 @@ enum tern_status tern_hyper_float(const struct tern_catalog *catalog,
     double found;
     if (!tern_catalog_has(catalog, full))
         return TERN_OK;
-    if (!tern_catalog_f64(catalog, full, &found))
+    if (!read_number(catalog, full, &found))
         return fail_kind(catalog, full, "a number", error);
     if (!isfinite(found) || found < 0x1p-40 || found > 0x1p40)
         return tern_fail(error, TERN_BAD_MODEL,
@@ -140,45 +150,23 @@ enum tern_status tern_hyper_window_every(const struct tern_catalog *catalog,
                      every);
 }
 
-/* Keys that would change the answer and that no family here knows, unless they say nothing. */
-static enum tern_status refuse_unknown(const struct tern_catalog *catalog,
-                                       const struct tern_hyper *hyper, struct tern_error *error)
+static bool is_text(struct tern_string text, const char *wanted)
 {
-    static const struct {
-        const char *key;
-        double neutral;
-    } known[] = {
-        {"expert_count", 0},
-        {"attn_logit_softcapping", 0},
-        {"final_logit_softcapping", 0},
-        {"attention.clamp_kqv", 0},
-        {"attention.max_alibi_bias", 0},
-        {"attention.causal", 1},
-        {"use_parallel_residual", 0},
-        {"logit_scale", 1},
-        {"residual_scale", 1},
-        {"embedding_scale", 1},
-        {"attention.scale", 0},
-        {"rope.scaling.attn_factor", 1},
-    };
-    char full[TERN_MAX_NAME + 1];
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        double number = NAN;
-        uint64_t integer;
-        bool boolean;
-        full_key(hyper, known[i].key, full);
-        if (!tern_catalog_has(catalog, full))
-            continue;
-        if (tern_catalog_u64(catalog, full, &integer))
-            number = (double)integer;
-        else if (tern_catalog_bool(catalog, full, &boolean))
-            number = boolean;
-        else
-            (void)tern_catalog_f64(catalog, full, &number);
-        if (number != known[i].neutral)
-            return tern_fail(error, TERN_UNSUPPORTED, "%s is %g, which is not supported", full,
-                             number);
-    }
+    return text.length == strlen(wanted) && memcmp(text.bytes, wanted, text.length) == 0;
+}
+
+/* Files that belong to a model: their own tensors and few of its keys are there. */
+static enum tern_status refuse_parts(const struct tern_catalog *catalog, struct tern_error *error)
+{
+    static const char *const parts[] = {"adapter", "mmproj", "imatrix"};
+    struct tern_string type;
+    if (!tern_catalog_string(catalog, "general.type", &type))
+        return TERN_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (is_text(type, parts[i]))
+            return tern_fail(error, TERN_UNSUPPORTED,
+                             "general.type is \"%s\": this is a file beside a model, not a model",
+                             parts[i]);
     return TERN_OK;
 }
 
@@ -186,6 +174,8 @@ static enum tern_status read_family(const struct tern_catalog *catalog, struct t
                                     struct tern_error *error)
 {
     struct tern_string name;
+    if (refuse_parts(catalog, error) != TERN_OK)
+        return error->status;
     if (!tern_catalog_string(catalog, "general.architecture", &name))
         return tern_fail(error, TERN_BAD_MODEL, "the file has no text general.architecture");
     hyper->family = tern_family_find(name);
@@ -197,7 +187,7 @@ static enum tern_status read_family(const struct tern_catalog *catalog, struct t
     if (tern_catalog_u64(catalog, "split.count", &parts) && parts > 1)
         return tern_fail(error, TERN_UNSUPPORTED,
                          "split.count is %" PRIu64 ": split files are not supported", parts);
-    return refuse_unknown(catalog, hyper, error);
+    return tern_hyper_refuse_unknown(catalog, hyper, error);
 }
 
 /* Widths, heads, and what must divide what. */
@@ -263,9 +253,9 @@ static enum tern_status read_rope_scaling(const struct tern_catalog *catalog, st
     full_key(h, "rope.scaling.type", full);
     if (tern_catalog_has(catalog, full) && !tern_catalog_string(catalog, full, &type))
         return tern_fail(error, TERN_BAD_MODEL, "%s must be a string", full);
-    if (type.length == 4 && memcmp(type.bytes, "none", 4) == 0)
+    if (is_text(type, "none"))
         return TERN_OK;
-    if (type.length != 6 || memcmp(type.bytes, "linear", 6) != 0)
+    if (!is_text(type, "linear"))
         return tern_fail(error, TERN_UNSUPPORTED,
                          "%s is \"%.*s\"; none and linear are supported (and the factors of "
                          "Llama 3.1 in rope_freqs)",
@@ -301,7 +291,7 @@ static enum tern_status read_epsilon(const struct tern_catalog *catalog, struct 
     char full[TERN_MAX_NAME + 1];
     double epsilon;
     full_key(h, "attention.layer_norm_rms_epsilon", full);
-    if (!tern_catalog_f64(catalog, full, &epsilon))
+    if (!read_number(catalog, full, &epsilon))
         return tern_catalog_has(catalog, full)
                    ? fail_kind(catalog, full, "a number", error)
                    : tern_fail(error, TERN_BAD_MODEL, "the file has no %s", full);

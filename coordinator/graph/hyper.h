@@ -10,6 +10,11 @@
 
 const char *tern_hyper_architecture(const struct tern_hyper *hyper);
 
+/* Refuses a file with a key that may change the answer and that nobody here reads. */
+enum tern_status tern_hyper_refuse_unknown(const struct tern_catalog *catalog,
+                                           const struct tern_hyper *hyper,
+                                           struct tern_error *error);
+
 /* A positive finite number within 2^+-40. Absent: *value stays as it is. */
 enum tern_status tern_hyper_float(const struct tern_catalog *catalog,
                                   const struct tern_hyper *hyper, const char *key, double *value,

@@ -131,6 +131,21 @@ static enum tern_status start(struct tern_model *model, struct tern_error *error
 
 /* ---- what is next ---- */
 
+/* Nobody can ask any more for what was loaded from this path before its file was replaced. False:
+ * there is none of that kind. */
+static bool retire_replaced(struct tern_model *model)
+{
+    bool any = false;
+    for (struct tern_model *other = model->models->list; other != model; other = other->next) {
+        if (other->retiring || strcmp(other->file->path, model->file->path) != 0 ||
+            tern_same_file(&other->file->identity, &model->file->identity))
+            continue;
+        other->retiring = any = true;
+        model->pinned |= other->pinned;
+    }
+    return any;
+}
+
 /* An earlier instance of the same file, which must be gone before this one is loaded. */
 static struct tern_model *predecessor(const struct tern_model *model)
 {
@@ -158,6 +173,8 @@ static bool advance_waiting(struct tern_model *model)
 {
     struct tern_models *models = model->models;
     struct tern_error error;
+    if (retire_replaced(model))
+        return true; /* those without users go first */
     struct tern_model *other = predecessor(model);
     if (other != NULL && !other->retiring && room_check_place(model, other, &error) != TERN_OK) {
         fail(model, &error);

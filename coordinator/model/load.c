@@ -2,6 +2,7 @@
 #include "coordinator/model/load.h"
 #include "proto/plan.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -137,6 +138,23 @@ static void reach(void *context, uint32_t positions)
     tern_rope_tables_reach(&model->rope, positions);
 }
 
+/* Whoever gets such a page writes a position before it is read. */
+static void relieve(void *context)
+{
+    const struct tern_model *model = context;
+    const struct tern_plan *plan = model->compiled.plan;
+    const struct tern_pages *pages = model->lane.pages;
+    const uint32_t count = tern_pages_count(pages);
+    for (uint32_t first = 0, end; first < count; first = end + 1) {
+        for (end = first; end < count && tern_pages_holders(pages, end) == 0;)
+            end++;
+        if (end > first)
+            (void)fallocate(model->kv.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                            (off_t)(TERN_SEGMENT_DATA + first * plan->kv.page_bytes),
+                            (off_t)((end - first) * plan->kv.page_bytes));
+    }
+}
+
 /* Without a tokenizer only the id that the file names is known to end an answer. */
 static void find_ends(const struct tern_model_file *file, struct tern_lane *lane)
 {
@@ -161,6 +179,7 @@ void tern_model_open_lane(struct tern_model *model,
     lane->logits = model->logits.data + plan->logits.offset;
     find_ends(model->file, lane);
     lane->reach = reach;
+    lane->relieve = relieve;
     lane->lost = lost;
     lane->context = model;
 }

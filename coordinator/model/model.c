@@ -78,13 +78,14 @@ static struct tern_model *find(struct tern_models *models, const struct tern_ide
     return NULL;
 }
 
-/* How `tern load` has loaded this file, NULL: it has not. */
-static const struct tern_options *pinned(const struct tern_models *models,
+/* How `tern load` has loaded this file, or the one that was at its path; NULL: it has not. */
+static const struct tern_options *pinned(const struct tern_models *models, const char *path,
                                          const struct tern_identity *identity)
 {
     for (const struct tern_model *model = models->list; model != NULL; model = model->next)
         if (model->pinned && !model->retiring && model->state != TERN_MODEL_FAILED &&
-            tern_same_file(&model->file->identity, identity))
+            (tern_same_file(&model->file->identity, identity) ||
+             strcmp(model->file->path, path) == 0))
             return &model->options;
     return NULL;
 }
@@ -130,7 +131,7 @@ enum tern_status tern_model_get(struct tern_models *models, const char *path,
     enum tern_status status = tern_identify(path, &identity, error);
     if (status != TERN_OK)
         return status;
-    const struct tern_options *loaded = follow != NULL ? pinned(models, &identity) : NULL;
+    const struct tern_options *loaded = follow != NULL ? pinned(models, path, &identity) : NULL;
     if (loaded != NULL)
         tern_options_follow(follow, loaded, options);
     *out = find(models, &identity, options);

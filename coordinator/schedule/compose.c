@@ -27,8 +27,7 @@ static void evict(struct tern_composer *composer, struct tern_session *session, 
             tern_supervisor_page_table(composer->supervisor, (uint32_t)session->sequence);
         if (keep)
             tern_prefix_keep(session->lane, session, table);
-        for (uint32_t i = 0; i < session->pages; i++)
-            tern_pages_give(session->lane->pages, table[i]);
+        tern_pages_give_all(session->lane->pages, table, session->pages);
         composer->sequence[session->sequence] = false;
     }
     session->sequence = -1;

@@ -5,10 +5,12 @@
  *   second                    its sessions are suspects: each runs alone until a step of it is done
  *   second death alone by its own fault or hang, tenth by a kill from outside
  *                             that session is given up, the others go on
+ *   from the fifth kill on      the killer may be the kernel, for memory: what is not in use goes
  */
 #include "coordinator/schedule/internal.h"
+#include "coordinator/schedule/prefix.h"
 
-enum { FAULTS_ALONE = 2, KILLS_ALONE = 10 };
+enum { FAULTS_ALONE = 2, KILLS_ALONE = 10, KILLS_SUSPICIOUS = 5 };
 
 static uint32_t participants(const struct tern_lane *lane)
 {
@@ -18,19 +20,29 @@ static uint32_t participants(const struct tern_lane *lane)
     return count;
 }
 
-static void charge(struct tern_scheduler *s, struct tern_session *session, enum tern_death death)
+static void give_up(struct tern_scheduler *s, struct tern_session *session, enum tern_death death,
+                    uint32_t count)
 {
-    uint32_t *count = death == TERN_DEATH_KILLED ? &session->kills : &session->faults;
-    const uint32_t allowed = death == TERN_DEATH_KILLED ? KILLS_ALONE : FAULTS_ALONE;
-    if (++*count < allowed)
-        return;
     tern_fail(&session->error, TERN_GAVE_UP,
               "given up: the compute worker %s %u times on the same step of this request",
               death == TERN_DEATH_KILLED ? "was killed"
               : death == TERN_DEATH_HANG ? "hung"
                                          : "crashed",
-              *count);
+              count);
     tern_session_end(&s->composer, session, NULL);
+}
+
+static void charge(struct tern_scheduler *s, struct tern_session *session, enum tern_death death)
+{
+    struct tern_lane *const lane = session->lane;
+    const bool killed = death == TERN_DEATH_KILLED;
+    const uint32_t count = killed ? ++session->kills : ++session->faults;
+    if (count >= (killed ? KILLS_ALONE : FAULTS_ALONE))
+        give_up(s, session, death, count);
+    if (killed && count >= KILLS_SUSPICIOUS) {
+        tern_prefix_drop_all(lane);
+        lane->relieve(lane->context);
+    }
 }
 
 /* Rows of the lost step go back to their sessions; each of them will run alone. */

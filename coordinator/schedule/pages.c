@@ -48,6 +48,12 @@ void tern_pages_give(struct tern_pages *pages, uint32_t page)
         pages->stack[pages->free++] = page;
 }
 
+void tern_pages_give_all(struct tern_pages *pages, const uint32_t *list, uint32_t count)
+{
+    while (count > 0)
+        tern_pages_give(pages, list[--count]);
+}
+
 uint32_t tern_pages_holders(const struct tern_pages *pages, uint32_t page)
 {
     return page < pages->count ? pages->holders[page] : 0;

@@ -23,6 +23,9 @@ bool tern_pages_take(struct tern_pages *pages, uint32_t *page);
 void tern_pages_share(struct tern_pages *pages, uint32_t page);
 /* One holder less: the last one's page is free. */
 void tern_pages_give(struct tern_pages *pages, uint32_t page);
+/* The same for those of a sequence, in the order of their positions: the last ones may never have
+ * been touched, so that the first ones are handed out before them. */
+void tern_pages_give_all(struct tern_pages *pages, const uint32_t *list, uint32_t count);
 /* 0: the page is free. */
 uint32_t tern_pages_holders(const struct tern_pages *pages, uint32_t page);
 

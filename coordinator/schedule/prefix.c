@@ -53,16 +53,10 @@ static void use(struct tern_lane *lane, struct tern_prefix *prefix)
     append(lane, prefix);
 }
 
-static void give(struct tern_lane *lane, const uint32_t *pages, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        tern_pages_give(lane->pages, pages[i]);
-}
-
 static void drop(struct tern_lane *lane, struct tern_prefix *prefix)
 {
     unlink_prefix(lane, prefix);
-    give(lane, prefix->page, prefix->pages);
+    tern_pages_give_all(lane->pages, prefix->page, prefix->pages);
     free(prefix->ids);
     free(prefix);
 }
@@ -154,7 +148,7 @@ void tern_prefix_keep(struct tern_lane *lane, struct tern_session *session, cons
         append(lane, prefix);
         kept = prefix->pages;
     }
-    give(lane, table + kept, session->pages - kept);
+    tern_pages_give_all(lane->pages, table + kept, session->pages - kept);
     session->pages = 0;
 }
 

@@ -32,6 +32,8 @@ struct tern_lane {
     uint32_t end_tokens, end_token[TERN_MAX_END_TOKENS];
     /* Positions below `positions` are about to be used: fills the RoPE tables. */
     void (*reach)(void *context, uint32_t positions);
+    /* Memory is short: what pages without holders occupy goes back to the system. */
+    void (*relieve)(void *context);
     /* The worker cannot run the plan any more; all sessions have ended, the lane is removed. */
     void (*lost)(void *context, const struct tern_error *error);
     void *context;

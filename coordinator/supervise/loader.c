@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -244,6 +245,11 @@ static void describe_failure(struct tern_loader *l, const struct process_end *en
         tern_fail(error, TERN_FAILED,
                   "the loader made no progress with %s for %" PRIu64 " s and was ended", l->name,
                   l->supervisor->policy.loader_ns / 1000000000u);
+    else if (end->by_signal && end->code == SIGSYS)
+        tern_fail(error, TERN_FAILED,
+                  "the sandbox ended the loader of %s for a system call that reading a model does "
+                  "not need; does the service's environment load something into it (LD_PRELOAD)?",
+                  l->name);
     else if (end->by_signal)
         tern_fail(error, TERN_BAD_MODEL, "model file rejected: the loader crashed on %s (%s)",
                   l->name, how);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_LISTED_ENDS = 8 };
+
 /* Control tokens that end a turn or a text, in the vocabularies that are read here; files often
  * name only one of theirs. */
 static const char *const known_ends[] = {
@@ -39,10 +41,20 @@ static bool equals(struct tern_string string, const char *text)
     return string.length == strlen(text) && memcmp(string.bytes, text, string.length) == 0;
 }
 
-static bool read_flag(const struct tern_catalog *catalog, const char *key, bool otherwise)
+/* Some files say 0 or 1. What is no flag at all is told, as odd special ids are. */
+static bool read_flag(const struct tern_catalog *catalog, const char *key, struct vocabulary *v,
+                      bool otherwise)
 {
     bool value;
-    return tern_catalog_bool(catalog, key, &value) ? value : otherwise;
+    uint64_t number;
+    if (tern_catalog_bool(catalog, key, &value))
+        return value;
+    if (tern_catalog_u64(catalog, key, &number) && number <= 1)
+        return number == 1;
+    if (tern_catalog_has(catalog, key))
+        snprintf(v->warning, sizeof v->warning, "%s is neither true nor false; taken as absent",
+                 key);
+    return otherwise;
 }
 
 static int compare_ids(const void *left, const void *right)
@@ -67,16 +79,30 @@ static const struct added_token *find_control(const struct tern_tokenizer *t, co
     return token != NULL && token->control ? token : NULL;
 }
 
+/* Some converters list all that end an answer. */
+static void add_listed_ends(const struct tern_catalog *catalog, struct tern_tokenizer *t)
+{
+    struct tern_array list;
+    if (!tern_catalog_numbers(catalog, "tokenizer.ggml.eos_token_ids", &list))
+        return;
+    for (uint64_t i = 0; i < list.count && i < MOST_LISTED_ENDS; i++) {
+        const int64_t id = tern_array_i64(&list, i);
+        if (id >= 0 && id < t->vocabulary.count)
+            add_end(t, id);
+    }
+}
+
 static enum tern_status find_ends(const struct tern_catalog *catalog, struct tern_tokenizer *t,
                                   struct tern_error *error)
 {
     enum { KNOWN = sizeof known_ends / sizeof known_ends[0] };
-    t->end = calloc(KNOWN + 4, sizeof *t->end);
+    t->end = calloc(KNOWN + MOST_LISTED_ENDS + 4, sizeof *t->end);
     if (t->end == NULL)
         return tern_fail(error, TERN_NO_MEMORY, "no memory for end tokens");
     add_end(t, t->vocabulary.eos);
     add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eot_token_id", &t->vocabulary));
     add_end(t, vocabulary_special_id(catalog, "tokenizer.ggml.eom_token_id", &t->vocabulary));
+    add_listed_ends(catalog, t);
     for (size_t i = 0; i < KNOWN; i++) {
         const struct added_token *token = find_control(t, known_ends[i]);
         if (token != NULL)
@@ -118,11 +144,12 @@ static enum tern_status build_sentencepiece(const struct tern_catalog *catalog,
 {
     snprintf(t->name, sizeof t->name, "llama");
     t->add_bos = true;
-    t->space_prefix = read_flag(catalog, "tokenizer.ggml.add_space_prefix", true);
     const enum tern_status status =
         vocabulary_read(catalog, VOCABULARY_SENTENCEPIECE, &t->vocabulary, error);
-    return status == TERN_OK ? sentencepiece_new(catalog, &t->vocabulary, &t->sentencepiece, error)
-                             : status;
+    if (status != TERN_OK)
+        return status;
+    t->space_prefix = read_flag(catalog, "tokenizer.ggml.add_space_prefix", &t->vocabulary, true);
+    return sentencepiece_new(catalog, &t->vocabulary, &t->sentencepiece, error);
 }
 
 static enum tern_status build(const struct tern_catalog *catalog, struct tern_tokenizer *t,
@@ -147,8 +174,9 @@ static enum tern_status build(const struct tern_catalog *catalog, struct tern_to
         status = find_ends(catalog, t, error);
     if (status != TERN_OK)
         return status;
-    t->add_bos = read_flag(catalog, "tokenizer.ggml.add_bos_token", t->add_bos);
-    t->add_eos = read_flag(catalog, "tokenizer.ggml.add_eos_token", false);
+    struct vocabulary *const v = &t->vocabulary;
+    t->add_bos = read_flag(catalog, "tokenizer.ggml.add_bos_token", v, t->add_bos);
+    t->add_eos = read_flag(catalog, "tokenizer.ggml.add_eos_token", v, false);
     t->encoder.vocabulary = &t->vocabulary;
     t->encoder.splitter = t->splitter;
     t->encoder.bpe = t->bpe;

@@ -40,7 +40,7 @@ struct vocabulary {
     uint32_t byte[256]; /* id of the token that stands for this one byte, or TOKEN_NONE */
     uint32_t unknown;   /* id of the unknown token, or TOKEN_NONE */
     int64_t bos, eos;   /* -1: none */
-    char warning[160];  /* of the last special id that no token has; empty: none */
+    char warning[160];  /* of the last special id or flag that makes no sense; empty: none */
     /* Open addressing over the tokens that merging may produce: never control tokens. For
      * SentencePiece their bytes hold spaces where the file has U+2581. */
     struct token_slot *slot;

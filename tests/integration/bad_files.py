@@ -90,6 +90,9 @@ def sizes():
     yield refused("b05-f32-wraps", one_tensor([2**62], g.T_F32, data=bytes(64)), "'t'")
     yield refused("b05-product-wraps", one_tensor([2**32, 2**32, 2**32], data=bytes(64)),
                   "more bytes than any file")
+    # Almost 2^64 bytes: one more step up to the alignment wraps to nothing.
+    yield refused("padding-wraps", one_tensor([4, 2**30 - 1, 2**30 + 1], data=bytes(64)),
+                  "'t': 18446744073709551600 bytes")
     yield refused("columns-33-q8_0", one_tensor([33], g.T_Q8_0, data=bytes(128)),
                   "33 columns are no multiple")
 

@@ -126,6 +126,8 @@ def hyperparameters():
     for value in (1, 63, 163840, 2**31, 2**32 - 1):
         yield of_model("b50-context-%d" % value, with_llama("context_length", g.U32, value), "",
                        FINE if value > 1 else (0, 4))
+    for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon"):
+        yield of_model("whole-number-" + key, with_llama(key, g.U32, 1), "", FINE)
     for heads, size in ((4, 8), (16, 2), (2, 8)):
         model = g.base()
         del model.keys["llama.rope.dimension_count"]
@@ -150,7 +152,10 @@ def hyperparameters():
                    "general.architecture")
     for key, kind, value in (("expert_count", g.U32, 8), ("rope.scaling.type", g.STRING, "yarn"),
                              ("final_logit_softcapping", g.F32, 30.0),
-                             ("attention.causal", g.BOOL, 0)):
+                             ("attention.causal", g.BOOL, 0),
+                             ("attention.sliding_window_pattern", g.U32, 4),
+                             ("rope.freq_base_swa", g.F32, 500.0),
+                             ("rope.scaling.alpha", g.F32, 1000.0)):
         yield of_model("unsupported-" + key, with_llama(key, kind, value), "llama." + key,
                        UNSUPPORTED)
 
@@ -317,6 +322,8 @@ def tokenizers():
 def splits():
     yield of_model("split", g.with_key("split.count", g.U16, 3), "split.count", UNSUPPORTED,
                    part="file")
+    for kind, value in ((g.I32, 3), (g.STRING, "3"), (g.ARRAY, g.Array(g.U16, [3]))):
+        yield of_model("split-of-type-%d" % kind, g.with_key("split.count", kind, value), "split.count", part="file")
     yield of_model("split-one-of-one", g.with_key("split.count", g.U16, 1), "", FINE)
 
 

@@ -156,6 +156,16 @@ class BadFiles(unittest.TestCase):
                 self.assert_clean(service.tern("info", path), bad.status, bad.text)
         self.assertNotIn("crashed", service.log())
 
+    def test_what_the_sandbox_ends_is_no_bad_file(self):
+        """A library that the environment loads into every process, say."""
+        service = Service(faulty=True)
+        self.addCleanup(service.stop)
+        loader = service.root / "programs" / "tern-loader"
+        loader.write_text("#!/bin/sh\nkill -s SYS $$\n")
+        result = service.tern("info", self.good)
+        self.assert_clean(result, (1,), "sandbox")
+        self.assertIn("LD_PRELOAD", result.err)
+
     def test_without_a_tokenizer_ids_still_work(self):
         """The model is whole; only text cannot be had, and that is said."""
         base = gguf_files.base()

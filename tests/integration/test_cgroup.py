@@ -7,7 +7,7 @@ import time
 import unittest
 
 import gguf_files
-from harness import Service, models
+from harness import SANITIZED, Service, models
 
 PERIOD = 100000
 MIB = 1 << 20
@@ -112,6 +112,23 @@ class Quota(unittest.TestCase):
         self.assertGreaterEqual(many, usual / 2)
 
 
+@unittest.skipIf(SANITIZED, "looking for leaks at the end needs one more")
+class Tasks(unittest.TestCase):
+    def test_few_threads_and_processes(self):
+        """One after the other cannot start something; each says so in a line, and none aborts."""
+        for most in range(1, 16):
+            with self.subTest(most), control_group(("pids", {"pids.max": most}), (None, {"pids.max": most})) as group, \
+                    Service() as service:
+                model = service.root / "model.gguf"
+                model.write_bytes(gguf_files.encode(gguf_files.base())[0])
+                result = service.tern("run", model, "--raw", "-n", 2, "--ignore-eos", "--threads", 2, "hi",
+                                      preexec_fn=joining(group))
+                self.assertIn(result.code, (0, 1, 4, 7), result)
+                self.assertEqual(result.err.count("\n"), result.code != 0, result)
+                for word in ("SIGABRT", "thread.cpp", "Sanitizer"):
+                    self.assertNotIn(word, service.log())
+
+
 class Memory(unittest.TestCase):
     """Of the machine's memory, only what the group may have; Service keeps 256 MiB of it in reserve."""
     LIMIT = 640 * MIB
@@ -144,6 +161,31 @@ class Memory(unittest.TestCase):
             refused = service.tern("load", self.model, "--ctx", 1 << 18)
             self.assertEqual(refused.code, 4, refused)
             self.assertIn("MiB may be used", refused.err)
+
+    @unittest.skipIf(SANITIZED, "the sanitizer's memory does not fit the limit")
+    def test_memory_that_others_take(self):
+        """What a load could count on may be gone later. The kernel then ends a process: one that can be replaced."""
+        with memory_limit(self.LIMIT) as group, Service() as service:
+            self.model = service.root / "wide.gguf"
+            model = gguf_files.base(width=64, heads=8, kv_heads=8, head_size=128)
+            model.keys["llama.context_length"] = (gguf_files.U32, 1 << 16)
+            self.model.write_bytes(gguf_files.encode(model)[0])
+            service.good("load", self.model, "--ctx", 50000, preexec_fn=joining(group))
+            pid, want = service.coordinator_pid(), service.ids(self.model, [5, 6, 7], 8)
+            self.assertEqual(self.victim(service.worker()["pid"]), 1000)
+            self.assertEqual(self.victim(pid), self.victim(os.getpid()))
+            limit = next(path for name in ("memory.limit_in_bytes", "memory.max") if (path := group / name).exists())
+            usage = next(path for name in ("memory.usage_in_bytes", "memory.current") if (path := group / name).exists())
+            limit.write_text(str(int(usage.read_text()) + 24 * MIB))
+            result = service.tern("run", self.model, "--tokens", service.tokens_file([5] * 20000), "--ids", "-n", 1,
+                                  timeout=120)
+            self.assertIn(result.code, (1, 6), result)  # 1: killed again and again before it could try
+            self.assertEqual(service.ids(self.model, [5, 6, 7], 8), want)
+            self.assertEqual(service.coordinator_pid(), pid)
+
+    def victim(self, pid):
+        """How much sooner than others it is taken."""
+        return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
 if __name__ == "__main__":

@@ -51,6 +51,24 @@ class Prefixes(unittest.TestCase):
         for options in random.Random(5).choices(settings, k=16):
             self.assertEqual(self.warm(path, [(tokens, 12)], *options), [want[options]])
 
+    def test_what_a_request_asks_for_is_its_own(self):
+        """Bias, penalties, seed, ends and log-probabilities of one request never show in the next, which takes over
+        its keys and values."""
+        _, path, about = models()[0]
+        tokens = (about["cases"][-1]["tokens"] * 100)[:200]
+        plain = self.service.ids(path, tokens, 12)
+        seeded = self.service.ids(path, tokens, 12, "--temp", 1, "--seed", 7)
+        first = plain[0]
+        for options in (["--bias", f"{first}=-1000"], ["--bias", "42=1000"], ["--temp", 2, "--seed", 1],
+                        ["--repeat-penalty", 5], ["--top-k", 1], ["--temp", 1, "--min-p", 1]):
+            with self.subTest(" ".join(map(str, options))):
+                asked = self.service.ids(path, tokens, 12, *options)
+                self.assertEqual(self.service.ids(path, tokens, 12), plain)
+                self.assertEqual(self.service.ids(path, tokens, 12, *options), asked)
+                self.assertEqual(self.service.ids(path, tokens, 12, "--temp", 1, "--seed", 7), seeded)
+        self.service.good("run", path, "--tokens", self.service.tokens_file(tokens), "--json", "--logprobs", 5, "-n", 3)
+        self.assertEqual(self.service.ids(path, tokens, 12), plain)
+
     def chat(self, path, about):
         """Growing prompts, each the last one, its answer and something new."""
         turns, prompt = [], about["cases"][-1]["tokens"][:5] * 8

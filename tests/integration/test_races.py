@@ -402,6 +402,15 @@ class Folders(unittest.TestCase):
         os.chown(self.runtime / "tern", 65534, 65534)
         self.refused("runtime folder")
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs to give a folder away")
+    def test_below_another_users_folder(self):
+        """As su leaves it: that user must find nothing there that is root's."""
+        os.chown(self.runtime, 65534, 65534)
+        self.addCleanup(os.chown, self.runtime, 0, 0)
+        self.service.good("tokenize", self.model, stdin="hi")
+        self.assertEqual(list(self.runtime.iterdir()), [])
+        self.service.good("stop")
+
     def test_no_runtime_folder(self):
         self.service.env["XDG_RUNTIME_DIR"] = str(self.runtime / "missing")
         self.refused("runtime folder")

@@ -15,6 +15,7 @@ import subprocess
 import time
 import unittest
 
+import gguf_files as g
 from harness import TERN, Service, alive, models, prompts, wait_until
 from raw_client import RawClient, pack
 
@@ -516,6 +517,40 @@ class Loads(unittest.TestCase):
                 self.assertEqual(client.last(number)["k"], "result")
                 reply = client.last(number + 1)
                 self.assertEqual(reply["k"], "result", reply)
+
+    def test_a_file_that_is_replaced_takes_over(self):
+        """Pin and settings go on; what nobody can ask for any more leaves memory, once those who use it are done."""
+        path = self.service.root / "model.gguf"
+
+        def put(model):
+            new = self.service.root / "new.gguf"
+            new.write_bytes(g.encode(model)[0])
+            new.replace(path)
+
+        def run(*options):
+            return self.service.good("run", path, "--raw", "-n", 4, "--ignore-eos", "hi", *options).out
+
+        def loaded():
+            return [(m["context"], m["precision"], m["pinned"]) for m in self.service.ps()["models"]]
+        first, second = g.base(), g.base(kv_heads=2)
+        put(second)
+        want = run()
+        self.service.good("unload", path)
+        put(first)
+        self.service.good("load", path, "--ctx", 48, "--precision", "high")
+        with RawClient(self.service) as client:
+            client.ask("generate", 1, model=str(path), tokens=array.array("I", [5, 6, 7]).tobytes(), n=40,
+                       ignore_eos=True, ctx=48, precision="high")  # pauses: nobody acknowledges
+            self.assertIsNotNone(client.receive())
+            put(second)
+            self.assertEqual(run("--precision", "fast"), want)
+            self.assertIn((48, "fast", True), loaded())
+            self.assertEqual(client.last(1)["k"], "done")
+        wait_until(lambda: loaded() == [(48, "fast", True)], 10, "the first one is gone")
+        put(first)
+        path.write_bytes(path.read_bytes()[:-1])
+        self.assertEqual(self.service.tern("run", path, "--raw", "hi").code, 3)
+        self.assertEqual(loaded(), [(48, "fast", True)])  # not for a file that cannot take its place
 
 
 if __name__ == "__main__":

@@ -89,6 +89,17 @@ class Templates(ServiceTest):
             self.assertIn("--raw", result.err)
             self.service.good("run", "--raw", model, "hi", "-n", 2)
 
+    def test_what_is_no_text_is_no_absent_template(self):
+        """A number, or templates by name in a list: said as it is, and no reason to refuse the model."""
+        for kind, value in ((g.U32, 3), (g.ARRAY, g.Array(g.STRING, [LOOP]))):
+            model = pathlib.Path(self.service.root) / "odd.gguf"
+            model.write_bytes(g.encode(g.with_key("tokenizer.chat_template", kind, value))[0])
+            result = self.service.tern("run", model, "hi", "-n", 2)
+            self.assertEqual((result.code, result.out), (3, b""), result)
+            self.assertIn("tokenizer.chat_template is no text", result.err)
+            self.assertIn("--raw", result.err)
+            self.service.good("run", "--raw", model, "hi", "-n", 2)
+
     def test_user_text_is_no_control_token(self):
         model = self.model("forged", "{{ bos_token }}" + LOOP + "{{ eos_token }}")
         ids = self.service.good("tokenize", "--chat", model, stdin="a</s><s>b").json()

@@ -100,6 +100,13 @@ static void reach(void *context, uint32_t positions)
     fake.reached = positions > fake.reached ? positions : fake.reached;
 }
 
+static void relieve(void *context)
+{
+    (void)context;
+    fake.relieved++;
+    fake.held_then = tern_pages_count(pool) - tern_pages_available(pool);
+}
+
 /* ---- supervisor and loop ---- */
 
 uint32_t *tern_supervisor_page_table(struct tern_supervisor *supervisor, uint32_t sequence)
@@ -309,7 +316,8 @@ void fake_open(struct tern_scheduler **scheduler, struct tern_lane *lane, uint32
                                .plan = &program.plan,
                                .logits = (const uint8_t *)logits,
                                .pages = tern_pages_new(pages),
-                               .reach = reach};
+                               .reach = reach,
+                               .relieve = relieve};
     pool = lane->pages;
     tern_scheduler_add_lane(*scheduler, lane);
 }

@@ -24,7 +24,9 @@ struct fake {
     uint32_t fault;
     tern_callback timer; /* set by tern_loop_timer, NULL: none */
     void *timer_context;
-    uint32_t reached; /* positions announced to the lane */
+    uint32_t reached;   /* positions announced to the lane */
+    uint32_t relieved;  /* how often the lane was to give memory back */
+    uint32_t held_then; /* pages that somebody held, the last time */
 };
 
 extern struct fake fake;

@@ -148,6 +148,16 @@ static void what_is_not_supported(void **state)
     assert_refused(TERN_UNSUPPORTED, "\"mamba\"", tern_family_names());
     model_remove_key(&model, "general.architecture");
     assert_refused(TERN_BAD_MODEL, "general.architecture", "has no");
+    static const char *const parts[] = {"adapter", "mmproj", "imatrix"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        fresh("llama");
+        model_remove_key(&model, "block_count");
+        model_text(&model, "general.type", parts[i]);
+        assert_refused(TERN_UNSUPPORTED, "general.type", parts[i]);
+    }
+    fresh("llama");
+    model_text(&model, "general.type", "model");
+    assert_accepted();
     fresh("llama");
     model_text(&model, "rope.scaling.type", "yarn");
     assert_refused(TERN_UNSUPPORTED, "llama.rope.scaling.type", "yarn");
@@ -181,6 +191,89 @@ static void what_is_not_supported(void **state)
     assert_refused(TERN_UNSUPPORTED, "qwen3.attention.sliding_window", "128");
     model_u32(&model, "attention.sliding_window", 1000); /* the whole trained context */
     assert_accepted();
+}
+
+/* What may change the answer and is read by nobody ends the load, by its name. */
+static void keys_that_nobody_reads(void **state)
+{
+    (void)state;
+    static const char *const families[] = {"llama", "qwen2", "qwen3", "gemma3"};
+    static const char *const numbers[] = {
+        "attention.output_scale",       "attention.temperature_length",
+        "attention.key_length_swa",     "attention.shared_kv_layers",
+        "attention.no_such_key",        "rope.dimension_count_swa",
+        "rope.scaling.low_freq_factor", "rope.scaling.yarn_ext_factor",
+        "rope.scaling.no_such_key",     "rope.no_such_key",
+        "nextn_predict_layers",
+    };
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
+        char key[100];
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+            fresh(families[f]);
+            model_u32(&model, numbers[i], 3);
+            snprintf(key, sizeof key, "%s.%s", families[f], numbers[i]);
+            assert_refused(TERN_UNSUPPORTED, key, families[f]);
+        }
+        fresh(families[f]);
+        model_list(&model, "rope.dimension_sections", (const uint32_t[]){16, 24, 24, 0}, 4);
+        assert_refused(TERN_UNSUPPORTED, "rope.dimension_sections", families[f]);
+        model_remove_key(&model, "rope.dimension_sections");
+        /* Without meaning here, or of something else. */
+        model_u32(&model, "rope.scaling.original_context_length", 64);
+        model_f32(&model, "rope.scaling.attn_factor", 1);
+        model_f32(&model, "attention.layer_norm_epsilon", 1);
+        model_u32(&model, "attention.shared_kv_layers", 0);
+        model_u32(&model, "vision.attention.head_count", 3);
+        model_u32(&model, "attentions.head_count", 3);
+        assert_accepted();
+    }
+    static const char *const windows[] = {"attention.sliding_window_pattern", "rope.freq_base_swa",
+                                          "rope.local.freq_base", "rope.global.freq_base"};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        fresh("llama"); /* all layers have the window, or none */
+        model_u32(&model, "attention.sliding_window", 16);
+        assert_accepted();
+        model_u32(&model, windows[i], 6);
+        assert_refused(TERN_UNSUPPORTED, windows[i], "llama");
+    }
+    fresh("llama");
+    model_text(&model, "attn_logit_softcapping", "fifty");
+    assert_refused(TERN_UNSUPPORTED, "llama.attn_logit_softcapping", "fifty");
+    model_list(&model, "attn_logit_softcapping", (const uint32_t[]){0}, 1);
+    assert_refused(TERN_UNSUPPORTED, "llama.attn_logit_softcapping", "no number");
+}
+
+static struct tern_hyper read_hyper(void)
+{
+    struct tern_error error;
+    struct open_catalog open;
+    struct tern_hyper hyper;
+    model_open(&model, &open);
+    if (tern_hyper_read(open.catalog, &hyper, &error) != TERN_OK)
+        fail_msg("%s", error.message);
+    model_close(&open);
+    return hyper;
+}
+
+/* Converters write the same number in several ways. */
+static void other_ways_to_write(void **state)
+{
+    (void)state;
+    fresh("llama");
+    model_u32(&model, "rope.freq_base", 500000);
+    model_u32(&model, "rope.scaling.factor", 4);
+    model_u32(&model, "attention.layer_norm_rms_epsilon", 1);
+    assert_float_equal(read_hyper().rope_base, 500000, 0);
+    assert_float_equal(read_hyper().rope_linear, 4, 0);
+    assert_float_equal(read_hyper().epsilon, 1, 0);
+    model_u32(&model, "rope.freq_base", 0);
+    assert_refused(TERN_BAD_MODEL, "llama.rope.freq_base is 0", "positive");
+    fresh("gemma3");
+    model_remove_key(&model, "rope.freq_base");
+    model_f32(&model, "rope.global.freq_base", 500000);
+    model_f32(&model, "rope.local.freq_base", 20000);
+    assert_float_equal(read_hyper().rope_base, 500000, 0);
+    assert_float_equal(read_hyper().rope_base_window, 20000, 0);
 }
 
 /* key_length rules where it is there; every shape follows from it. */
@@ -314,6 +407,8 @@ int main(void)
         cmocka_unit_test(missing_and_mistyped),
         cmocka_unit_test(floats),
         cmocka_unit_test(what_is_not_supported),
+        cmocka_unit_test(keys_that_nobody_reads),
+        cmocka_unit_test(other_ways_to_write),
         cmocka_unit_test(head_sizes),
         cmocka_unit_test(tensors),
         cmocka_unit_test(unexpected_tensors),

@@ -47,6 +47,23 @@ static void used_pages_come_first(void **state)
     tern_pages_free(pages);
 }
 
+/* Of a sequence the pages of its first positions: the others may be untouched. */
+static void the_first_of_a_sequence_come_first(void **state)
+{
+    (void)state;
+    struct tern_pages *pages = tern_pages_new(COUNT);
+    uint32_t list[4], again;
+    for (int i = 0; i < 4; i++)
+        assert_true(tern_pages_take(pages, &list[i]));
+    tern_pages_give_all(pages, list, 4);
+    assert_int_equal(tern_pages_available(pages), COUNT);
+    for (int i = 0; i < 4; i++) {
+        assert_true(tern_pages_take(pages, &again));
+        assert_int_equal(again, list[i]);
+    }
+    tern_pages_free(pages);
+}
+
 static void positions_fill_pages(void **state)
 {
     (void)state;
@@ -62,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_is_taken_once),
         cmocka_unit_test(used_pages_come_first),
+        cmocka_unit_test(the_first_of_a_sequence_come_first),
         cmocka_unit_test(positions_fill_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -439,6 +439,39 @@ static void the_guilty_one_is_found(void **state)
     find_the_guilty(TERN_DEATH_KILLED, 10);
 }
 
+/* Memory may be why the kernel kills it: what ended sessions left goes, and memory with it. */
+static void kills_make_room(void **state)
+{
+    (void)state;
+    open_lane(64, 40);
+    submit(0, 300, 1, false, 0);
+    finish_all();
+    assert_non_null(lane.kept);
+    submit(1, 100, 20, false, 0);
+    for (uint32_t kills = 1; kills < 5; kills++)
+        fake_lose(scheduler, TERN_DEATH_KILLED);
+    assert_int_equal(fake.relieved, 0);
+    assert_non_null(lane.kept);
+    fake_lose(scheduler, TERN_DEATH_KILLED);
+    assert_int_equal(fake.relieved, 1);
+    assert_null(lane.kept);
+    assert_int_equal(fake.held_then, owners[1].session->pages);
+    finish_all();
+    check_answer(&owners[1], 20);
+    submit(2, 100, 20, false, 0);
+    for (uint32_t kills = 1; kills <= 10; kills++)
+        fake_lose(scheduler, TERN_DEATH_KILLED);
+    assert_int_equal(owners[2].error.status, TERN_GAVE_UP);
+    assert_int_equal(fake.held_then, 0); /* its own too */
+    submit(3, 100, 20, false, 0);
+    const uint32_t before = fake.relieved;
+    for (uint32_t crashes = 1; crashes <= 2; crashes++)
+        fake_lose(scheduler, TERN_DEATH_FAULT);
+    assert_int_equal(owners[3].error.status, TERN_GAVE_UP);
+    assert_int_equal(fake.relieved, before);
+    fake_close(scheduler, &lane);
+}
+
 /* A suspect rests, loses its pages to an older session, and comes back while there are none. */
 static void a_suspect_without_pages_stops_nobody(void **state)
 {
@@ -616,6 +649,7 @@ int main(void)
         cmocka_unit_test(a_fault_fails_its_row_only),
         cmocka_unit_test(deaths_cost_no_token),
         cmocka_unit_test(the_guilty_one_is_found),
+        cmocka_unit_test(kills_make_room),
         cmocka_unit_test(a_suspect_without_pages_stops_nobody),
         cmocka_unit_test(a_restart_is_waited_for),
         cmocka_unit_test(a_lone_greedy_session_runs_ahead),

@@ -26,6 +26,8 @@ struct recipe {
     uint64_t number[4];
     const char *flag_key[2];
     bool flag[2];
+    int32_t end_list[MOST];
+    uint32_t end_count; /* of end_list */
 };
 
 static uint32_t add_strings(const char *const *texts, uint32_t count, struct tern_string *out)
@@ -68,6 +70,9 @@ static enum tern_status cook(const struct recipe *recipe, struct tern_tokenizer 
     for (size_t i = 0; i < 2 && recipe->flag_key[i] != NULL; i++)
         keys[count++] =
             (struct test_key){recipe->flag_key[i], TERN_V_BOOL, false, &recipe->flag[i], 1};
+    if (recipe->end_count > 0)
+        keys[count++] = (struct test_key){"tokenizer.ggml.eos_token_ids", TERN_V_I32, true,
+                                          recipe->end_list, recipe->end_count};
     struct test_catalog catalog;
     test_catalog_make(keys, count, &catalog);
     error = (struct tern_error){0};
@@ -374,6 +379,36 @@ static void special_ids_out_of_range_are_absent(void **state)
     tern_tokenizer_free(tokenizer);
 }
 
+/* Some files say 0 or 1 where a flag should be; what is neither is told. */
+static void flags_of_other_types(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"tokenizer.ggml.add_bos_token",
+                                       "tokenizer.ggml.add_eos_token",
+                                       "tokenizer.ggml.add_space_prefix"};
+    static const char *const wanted[][2] = {
+        {"7", "1 7"}, {"1 7", "1 7 2"}, {"1 3", "1 7"}}; /* with 0, with 1 */
+    const struct tern_text piece = {.bytes = "a", .length = 1};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        struct recipe recipe = small_spm;
+        struct tern_tokenizer *tokenizer;
+        recipe.number_key[0] = keys[i];
+        for (uint64_t value = 0; value < 2; value++) {
+            recipe.number[0] = value;
+            assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+            check_ids(tokenizer, &piece, 1, true, wanted[i][value]);
+            assert_null(tern_tokenizer_warning(tokenizer));
+            tern_tokenizer_free(tokenizer);
+        }
+        recipe.number[0] = 2;
+        assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+        check_ids(tokenizer, &piece, 1, true, "1 7");
+        assert_non_null(tern_tokenizer_warning(tokenizer));
+        assert_non_null(strstr(tern_tokenizer_warning(tokenizer), keys[i]));
+        tern_tokenizer_free(tokenizer);
+    }
+}
+
 /* Duplicates: the first counts. Empty tokens and tokens that are no text never match. */
 static void odd_tokens_do_no_harm(void **state)
 {
@@ -542,6 +577,29 @@ static void known_control_tokens_end_answers(void **state)
     assert_false(ends_answers("<|eot_id|>s", 3, "<|y|>"));
 }
 
+static void listed_tokens_end_answers(void **state)
+{
+    (void)state;
+    struct recipe recipe = small_bpe;
+    struct tern_tokenizer *tokenizer;
+    static const int32_t list[] = {7, -1, 13, INT32_MAX, 6, 2};
+    uint32_t ends[16];
+    memcpy(recipe.end_list, list, sizeof list);
+    recipe.end_count = 6;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    assert_int_equal(tern_end_tokens(tokenizer, ends, 16), 3);
+    assert_int_equal(ends[0], 2);
+    assert_int_equal(ends[1], 6);
+    assert_int_equal(ends[2], 7);
+    tern_tokenizer_free(tokenizer);
+    for (int i = 0; i < MOST; i++) /* more than any model has */
+        recipe.end_list[i] = i % 13;
+    recipe.end_count = MOST;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    assert_in_range(tern_end_tokens(tokenizer, ends, 16), 8, 9);
+    tern_tokenizer_free(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,10 +612,12 @@ int main(void)
         cmocka_unit_test(broken_vocabularies_are_refused),
         cmocka_unit_test(bad_merges_are_refused),
         cmocka_unit_test(special_ids_out_of_range_are_absent),
+        cmocka_unit_test(flags_of_other_types),
         cmocka_unit_test(odd_tokens_do_no_harm),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(streaming_gives_whole_characters),
         cmocka_unit_test(known_control_tokens_end_answers),
+        cmocka_unit_test(listed_tokens_end_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

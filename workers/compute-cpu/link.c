@@ -1,5 +1,7 @@
 #include "link.h"
 
+#include "proto/threads.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,10 @@ enum tern_status tern_link_open(struct tern_link *link, const char *control,
 {
     const int none = 0, high_water = HIGH_WATER;
     const int64_t largest = TERN_MESSAGE_MAX;
-    *link = (struct tern_link){.context = zmq_ctx_new()};
+    *link = (struct tern_link){0};
+    if (tern_threads_fit(error) != TERN_OK)
+        return error->status;
+    link->context = zmq_ctx_new();
     if (link->context != NULL)
         link->socket = zmq_socket(link->context, ZMQ_DEALER);
     if (link->socket == NULL || zmq_setsockopt(link->socket, ZMQ_LINGER, &none, sizeof none) != 0 ||
