@@ -12,6 +12,7 @@ import subprocess
 import termios
 import time
 import unittest
+import unittest.mock
 
 from harness import ServiceTest, kill, models, wait_until
 
@@ -168,6 +169,25 @@ class Piped(Chat):
         self.assertEqual(other.read_text(), "precious")
         self.chat(f"/save {self.service.root}/none/file\n", code=2)
         self.assertFalse(list(self.service.root.glob("*.json.*")))
+
+    def test_home_in_paths(self):
+        home = self.service.root / "home"
+        home.mkdir()
+        with unittest.mock.patch.dict(self.service.env, HOME=str(home)):
+            self.chat("Hi\n/save ~/talk.json\n")
+            self.assertEqual(json.loads((home / "talk.json").read_text())[0]["content"], "Hi")
+            self.assertIn("loaded 2 messages", self.chat("/load ~/talk.json\n").err)
+            self.assertIn(f"{home}/none", self.chat("/load ~/none\n", code=2).err)
+            self.assertIn(" ~other", self.chat("/load ~other\n", code=2).err)
+
+    def test_failures_beside_turns_are_objects(self):
+        lines = b"/bogus\n/load /nowhere\n/save\n/reset\n/quit now\n/help\nHi\n\xff\n"
+        turns = self.turns(lines, code=2)
+        self.assertEqual(["answer" in turn for turn in turns], 4 * [False] + [True, False])
+        for turn in turns[:4] + turns[5:]:
+            self.assertEqual((turn.keys(), turn["status"]), ({"error", "status"}, 2))
+        self.assertIn("/bogus", turns[0]["error"])
+        self.assertIn("UTF-8", turns[5]["error"])
 
     def test_hostile_transcripts(self):
         user, answer = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}

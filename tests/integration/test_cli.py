@@ -44,6 +44,17 @@ class CommandLine(ServiceTest):
         self.refused(2, "tokenize", model, stdin=b"\xc3\x28")
         self.refused(2, "logits", model)
 
+    def test_what_was_meant_is_suggested(self):
+        for word, meant in (("lsit", "ls"), ("list", "ls"), ("chta", "chat"), ("delete", "rm"), ("Run", "run")):
+            self.refused(2, word, mentions=f"unknown verb '{word}'; did you mean '{meant}'?")
+        for word in ("fly", "", "x" * 300):
+            self.assertNotIn("did you mean", self.service.tern(word).err)
+        for word, meant in (("--sytem", "--system"), ("-temp", "--temp"), ("--stopp=x", "--stop")):
+            self.refused(2, "run", self.model, word, "x", mentions=f"did you mean '{meant}'")
+        self.refused(2, "run", self.model, "-5 degrees", mentions="goes behind --")
+        for word in ("--quite-another", "-q", "--" + "x" * 300):
+            self.assertNotIn("did you mean", self.service.tern("run", self.model, word).err)
+
     def test_ids_out_of_range(self):
         tokens = self.service.root / "bad.json"
         for text in ("[1, 100000]", "[-1]", "[1.5]", "{}", "[", '["a"]', "[4294967296]"):
@@ -281,6 +292,14 @@ class Daemon(unittest.TestCase):
         self.service = Service()
         self.addCleanup(self.service.stop)
         _, self.model, _ = models()[0]
+
+    def test_logs_without_a_log(self):
+        with Service() as fresh:
+            result = fresh.tern("logs")
+            self.assertEqual((result.code, result.out, result.err.count("\n")), (1, b"", 1), result)
+            for folder in ("state_home", "runtime_dir"):
+                self.assertIn(f"{fresh.root}/{folder}/tern/ternd.log (No such file", result.err)
+            self.assertIn("start a service that writes one", result.err)
 
     def test_ps_without_a_service(self):
         self.assertEqual(self.service.tern("ps").code, 7)
