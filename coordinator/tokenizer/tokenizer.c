@@ -143,6 +143,8 @@ static enum tern_status build(const struct tern_catalog *catalog, struct tern_to
                          model.length > 60 ? 60 : (int)model.length, model.bytes);
     if (status == TERN_OK)
         status = added_read(catalog, &t->vocabulary, &t->added, error);
+    if (status == TERN_OK && t->sentencepiece != NULL)
+        added_mark_stripping(&t->added);
     if (status == TERN_OK)
         status = find_ends(catalog, t, error);
     if (status != TERN_OK)

@@ -272,6 +272,78 @@ static void turn_tokens_are_control_tokens_whatever_the_file_says(void **state)
     }
 }
 
+/* 32011 tokens: a few in the places of Phi-3's, or some steps behind them, and fillers. */
+static struct tern_tokenizer *like_phi3(uint32_t steps)
+{
+    enum { COUNT = 32016 };
+    static const struct {
+        uint32_t id;
+        const char *text;
+        int32_t type;
+    } known[] = {
+        {0, "<unk>", 2},
+        {1, "<s>", 3},
+        {2, "</s>", 4},
+        {3, "\n", 1},
+        {4, "\u2581", 1},
+        {5, "a", 1},
+        {6, "\u2581a", 1},
+        {32000, "<|endoftext|>", 3},
+        {32001, "<|assistant|>", 3},
+        {32006, "<|system|>", 3},
+        {32007, "<|end|>", 3},
+        {32010, "<|user|>", 3},
+    };
+    static struct tern_string tokens[COUNT];
+    static int32_t types[COUNT];
+    static float scores[COUNT];
+    static char fillers[COUNT][8];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        snprintf(fillers[i], sizeof fillers[i], "t%u", i);
+        tokens[i] = (struct tern_string){fillers[i], strlen(fillers[i])};
+        types[i] = 1;
+        scores[i] = -(float)i;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const uint32_t id = known[i].id + (known[i].id > 32000 ? steps : 0);
+        tokens[id] = (struct tern_string){known[i].text, strlen(known[i].text)};
+        types[id] = known[i].type;
+    }
+    const struct tern_string model = {"llama", 5};
+    const struct test_key keys[] = {
+        {"tokenizer.ggml.model", TERN_V_STRING, false, &model, 1},
+        {"tokenizer.ggml.tokens", TERN_V_STRING, true, tokens, COUNT},
+        {"tokenizer.ggml.token_type", TERN_V_I32, true, types, COUNT},
+        {"tokenizer.ggml.scores", TERN_V_F32, true, scores, COUNT},
+    };
+    struct test_catalog catalog;
+    struct tern_tokenizer *tokenizer;
+    test_catalog_make(keys, sizeof keys / sizeof keys[0], &catalog);
+    if (tern_tokenizer_new(catalog.catalog, &tokenizer, &error) != TERN_OK)
+        fail_msg("%s", error.message);
+    test_catalog_close(&catalog);
+    return tokenizer;
+}
+
+/* Phi-3's turn tokens take the white space behind them, of whatever kind; its others do not, nor do
+ * tokens of these names in other vocabularies. */
+static void turn_tokens_of_phi3_take_white_space(void **state)
+{
+    (void)state;
+    struct tern_tokenizer *tokenizer = like_phi3(0);
+    check_text(tokenizer, "<|user|>\na<|end|>\n<|assistant|>\n", true, "32010 6 32007 32001");
+    check_text(tokenizer, "<|user|> \t\u00a0\u2003\u3000\n\na", true, "32010 6");
+    check_text(tokenizer, "</s> a<|system|>", true, "2 6 32006");
+    check_text(tokenizer, "<s>\na<|endoftext|>\n", true, "1 4 3 5 32000 4 3");
+    check_text(tokenizer, "<|user|>\u200ba", true, "32010 4 0 5");
+    const struct tern_text pieces[] = {{"<|user|>\n", 9, true, false}, {"\n a", 3, false, true}};
+    check_ids(tokenizer, pieces, 2, false, "32010 6");
+    tern_tokenizer_free(tokenizer);
+    tokenizer = like_phi3(1);
+    check_text(tokenizer, "<|user|>\na", true, "32011 4 3 5");
+    tern_tokenizer_free(tokenizer);
+}
+
 static void unknown_kinds_are_refused_by_name(void **state)
 {
     (void)state;
@@ -550,6 +622,7 @@ int main(void)
         cmocka_unit_test(sentencepiece_merges_by_score),
         cmocka_unit_test(pieces_keep_control_tokens_apart),
         cmocka_unit_test(turn_tokens_are_control_tokens_whatever_the_file_says),
+        cmocka_unit_test(turn_tokens_of_phi3_take_white_space),
         cmocka_unit_test(unknown_kinds_are_refused_by_name),
         cmocka_unit_test(broken_vocabularies_are_refused),
         cmocka_unit_test(bad_merges_are_refused),
