@@ -37,8 +37,11 @@ static enum tern_status read_prompt(int words, char **word, bool raw, char **pro
         const enum tern_status status = read_all("-", prompt, &length, error);
         if (status != TERN_OK)
             return status;
-        if (!raw && length > 0 && (*prompt)[length - 1] == '\n')
-            (*prompt)[--length] = '\0'; /* the newline that echo adds is no part of a question */
+        if (!raw && length > 0 && (*prompt)[length - 1] == '\n') {
+            /* The newline that echo adds is no part of a question. */
+            length -= length > 1 && (*prompt)[length - 2] == '\r' ? 2 : 1;
+            (*prompt)[length] = '\0';
+        }
     } else if (words == 0) {
         return tern_fail(error, TERN_USAGE,
                          "PROMPT is missing; give it as words or on standard "

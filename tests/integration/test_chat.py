@@ -147,6 +147,19 @@ class Piped(Chat):
                          [("user", '/x\\\n\n"" "'), ("user", "next")])
         self.assertEqual(len(self.turns('"""\nnever closed')), 1)
 
+    def test_files_of_other_systems(self):
+        lines = '/system Be brief.\nHi\na\\\nb\n"""\nc\n\nd\n"""\n/reset now'
+        plain = self.saved(lines, code=2)
+        self.assertEqual(plain[0], ("system", "Be brief."))
+        self.assertEqual([text for role, text in plain if role == "user"], ["Hi", "a\nb", "c\n\nd"])
+        file = self.service.root / "saved.json"
+        for change in (lambda text: text.replace("\n", "\r\n"), lambda text: "\ufeff" + text,
+                       lambda text: "\ufeff" + text.replace("\n", "\r\n")):
+            file.unlink()
+            self.chat(change(f"{lines}\n/save {file}\n"), code=2)
+            self.assertEqual([(m["role"], m["content"]) for m in json.loads(file.read_text())], plain)
+        self.assertEqual(self.saved("a\rb\r\r\n\ufeffc\n")[::2], [("user", "a\rb\r"), ("user", "\ufeffc")])
+
     def test_slashes(self):
         result = self.chat("/bogus\n", code=2)
         self.assertIn("unknown command '/bogus', nothing was sent", result.err)

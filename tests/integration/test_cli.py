@@ -157,6 +157,15 @@ class CommandLine(ServiceTest):
         self.assertEqual(by_word, by_pipe)
         self.assertEqual(by_word, by_dash)
 
+    def test_a_prompts_last_newline_is_no_part_of_it(self):
+        _, chat, _ = next(m for m in models() if m[0] == "llama-wild-q4_0")
+        tokens = lambda text, *args: self.service.good("run", chat, "-n", 1, "--json", *args,
+                                                       stdin=text).json()["prompt_tokens"]
+        bare = tokens("Hi")
+        self.assertEqual([tokens("Hi\n"), tokens("Hi\r\n")], [bare, bare])
+        self.assertGreater(tokens("Hi\r\n", "--raw"), tokens("Hi", "--raw"))
+        self.refused(2, "run", chat, stdin=b"\r\n", mentions="empty")
+
     def test_tokenize_round_trip(self):
         for case in self.about["text_cases"]:
             args = ["tokenize", self.model]
