@@ -20,11 +20,11 @@ from harness import ServiceTest, kill, models, wait_until
 class Terminal:
     """A command on a pseudo terminal of its own, which is its controlling one."""
 
-    def __init__(self, service, *args):
+    def __init__(self, service, *args, **environment):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execve(service.program, [str(service.program), *map(str, args)],
-                      {**service.env, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
+                      {**service.env, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
         self.size(24, 200)
         self.text = ""
         self.code = None
@@ -322,6 +322,26 @@ class Typed(Chat):
         again.say("\x1b[A\x1b[A!")  # over /save
         again.prompt()
         self.assertEqual(self.saves(again)[0], "worldé!")
+
+    def test_keys_of_terminals(self):
+        terminal = self.terminal("-n", 2)
+        terminal.prompt()
+        unused = "\x1b[5~\x1b[6~\x1b[2~\x1bOP\x1b[15~\x1b[24;2~\x1b[1;2A\x1b[1;6H\x1b[Z\x1b[I\x1b[[A\x1b[1;2P\x1b[E"
+        terminal.say("two words" + unused + "\x1b[1;5Dx\x1b[1;3DX\x1b[HA\x1b[4~Z\x1b[1~\x1b[3~\x1b[FE\x1b[1;5D\x1b[3;5~.")
+        terminal.prompt()
+        self.assertEqual(self.saves(terminal)[0], "two .")
+
+    def test_dumb_terminals(self):
+        for kind in ("dumb", "", "no-such-terminal"):
+            terminal = Terminal(self.service, "chat", self.model, "-n", 2, TERM=kind)
+            self.addCleanup(terminal.close)
+            terminal.expect("> ")
+            terminal.say("/help")
+            shown = terminal.expect(r"clears the line[\s\S]*> ")
+            if kind != "no-such-terminal":
+                self.assertNotIn("\x1b", shown)
+            terminal.send("\x04")
+            self.assertEqual(terminal.end(), 0)
 
     def test_pasted_lines_are_one_turn(self):
         terminal = self.terminal("-n", 2)
