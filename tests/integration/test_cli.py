@@ -157,6 +157,18 @@ class CommandLine(ServiceTest):
         self.assertEqual(by_word, by_pipe)
         self.assertEqual(by_word, by_dash)
 
+    def test_a_continued_text_keeps_its_space(self):
+        word = self.service.good("tokenize", self.model, "--no-special", stdin="the").json()[0]
+        twice = self.service.good("detokenize", self.model, stdin=json.dumps([word, word])).out.decode()
+        half = twice[:len(twice) // 2]
+        self.assertEqual(twice, f"{half} {half}")
+        args = ("-n", 2, "--bias", f"{word}=1000")
+        self.assertEqual(self.service.good("run", self.model, "--raw", *args, "My").out.decode(), f" {twice}")
+        prompt = self.service.good("tokenize", self.model, stdin="My").json()
+        for tokens, text in ((prompt, f" {twice}"), (prompt[:1], twice)):  # BOS alone: a text begins
+            self.assertEqual(self.service.good("run", self.model, "--tokens", self.service.tokens_file(tokens),
+                                               "--json", *args).json()["text"], text)
+
     def test_a_prompts_last_newline_is_no_part_of_it(self):
         _, chat, _ = next(m for m in models() if m[0] == "llama-wild-q4_0")
         tokens = lambda text, *args: self.service.good("run", chat, "-n", 1, "--json", *args,
