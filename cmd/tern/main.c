@@ -167,6 +167,16 @@ static void print_usage(FILE *out)
         "context, 5 not supported, 6 request given up, 7 no service, 130 interrupted\n");
 }
 
+/* tern help VERB */
+static int help_of(const char *name)
+{
+    char help[] = "--help";
+    const struct verb *verb = find_verb(name);
+    if (verb == NULL)
+        return unknown_verb(name);
+    return finish_output(verb->run(verb, 2, (char *[]){(char *)(uintptr_t)verb->name, help, NULL}));
+}
+
 /* What the caller's limits and mask would break: a file over the size limit is an error to tell of,
  * and the owner can use what is made. */
 static void prepare_process(void)
@@ -185,6 +195,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
+        if (argc > 2)
+            return help_of(argv[2]);
         print_usage(stdout);
         return finish_output(0);
     }

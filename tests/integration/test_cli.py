@@ -55,6 +55,11 @@ class CommandLine(ServiceTest):
         for word in ("--quite-another", "-q", "--" + "x" * 300):
             self.assertNotIn("did you mean", self.service.tern("run", self.model, word).err)
 
+    def test_help_of_a_verb(self):
+        for args in (("help", "run"), ("--help", "run")):
+            self.assertEqual(self.service.good(*args).out, self.service.good("run", "--help").out)
+        self.refused(2, "help", "rnu", mentions="did you mean 'run'?")
+
     def test_ids_out_of_range(self):
         tokens = self.service.root / "bad.json"
         for text in ("[1, 100000]", "[-1]", "[1.5]", "{}", "[", '["a"]', "[4294967296]"):
@@ -190,6 +195,8 @@ class CommandLine(ServiceTest):
         out = self.service.good("tokenize", self.model, "--jsonl", stdin=lines).out.decode()
         self.assertEqual([json.loads(line) for line in out.splitlines()],
                          [c["tokens"] for c in self.about["text_cases"]])
+        again = self.service.good("tokenize", self.model, "--jsonl", stdin=lines.replace("\n", "\r\n\r\n\n"))
+        self.assertEqual(again.out.decode(), out)
         ids = self.service.good("tokenize", self.model, "--no-special", stdin="Round trip é 😀").out
         self.assertEqual(self.service.good("detokenize", self.model, stdin=ids).out.decode().strip(),
                          "Round trip é 😀")
