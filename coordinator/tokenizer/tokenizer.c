@@ -209,6 +209,11 @@ int64_t tern_bos(const struct tern_tokenizer *tokenizer)
     return tokenizer->vocabulary.bos;
 }
 
+int64_t tern_text_end(const struct tern_tokenizer *tokenizer)
+{
+    return tokenizer->add_eos ? tokenizer->vocabulary.eos : -1;
+}
+
 const char *tern_token_bytes(const struct tern_tokenizer *tokenizer, uint32_t id, size_t *length)
 {
     return vocabulary_bytes(&tokenizer->vocabulary, id, length);

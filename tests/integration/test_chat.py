@@ -160,6 +160,14 @@ class Piped(Chat):
             self.assertEqual([(m["role"], m["content"]) for m in json.loads(file.read_text())], plain)
         self.assertEqual(self.saved("a\rb\r\r\n\ufeffc\n")[::2], [("user", "a\rb\r"), ("user", "\ufeffc")])
 
+    def test_a_prompts_last_newline_is_no_part_of_it(self):
+        tokens = lambda text, *args: self.service.good("run", self.model, "-n", 1, "--json", *args,
+                                                       stdin=text).json()["prompt_tokens"]
+        self.assertEqual([tokens("Hi\n"), tokens("Hi\r\n")], 2 * [tokens("Hi")])
+        self.assertGreater(tokens("Hi\r\n", "--raw"), tokens("Hi", "--raw"))
+        result = self.service.tern("run", self.model, stdin="\r\n")
+        self.assertEqual((result.code, "empty" in result.err), (2, True), result)
+
     def test_slashes(self):
         result = self.chat("/bogus\n", code=2)
         self.assertIn("unknown command '/bogus', nothing was sent", result.err)

@@ -162,7 +162,7 @@ class CommandLine(ServiceTest):
         self.assertEqual(by_word, by_pipe)
         self.assertEqual(by_word, by_dash)
 
-    def test_a_continued_text_keeps_its_space(self):
+    def test_text_that_goes_on_keeps_its_space(self):
         word = self.service.good("tokenize", self.model, "--no-special", stdin="the").json()[0]
         twice = self.service.good("detokenize", self.model, stdin=json.dumps([word, word])).out.decode()
         half = twice[:len(twice) // 2]
@@ -173,15 +173,6 @@ class CommandLine(ServiceTest):
         for tokens, text in ((prompt, f" {twice}"), (prompt[:1], twice)):  # BOS alone: a text begins
             self.assertEqual(self.service.good("run", self.model, "--tokens", self.service.tokens_file(tokens),
                                                "--json", *args).json()["text"], text)
-
-    def test_a_prompts_last_newline_is_no_part_of_it(self):
-        _, chat, _ = next(m for m in models() if m[0] == "llama-wild-q4_0")
-        tokens = lambda text, *args: self.service.good("run", chat, "-n", 1, "--json", *args,
-                                                       stdin=text).json()["prompt_tokens"]
-        bare = tokens("Hi")
-        self.assertEqual([tokens("Hi\n"), tokens("Hi\r\n")], [bare, bare])
-        self.assertGreater(tokens("Hi\r\n", "--raw"), tokens("Hi", "--raw"))
-        self.refused(2, "run", chat, stdin=b"\r\n", mentions="empty")
 
     def test_tokenize_round_trip(self):
         for case in self.about["text_cases"]:
