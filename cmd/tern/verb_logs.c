@@ -2,6 +2,7 @@
 #include "cmd/tern/client.h"
 #include "cmd/tern/json_output.h"
 #include "cmd/tern/models.h"
+#include "cmd/tern/output.h"
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
@@ -171,8 +172,8 @@ static void follow(const struct wish *wish, FILE **file, const char *path)
         if (next != NULL) {
             fclose(*file);
             *file = next;
-        } else {
-            client_poll(NULL, 0, POLL_NS);
+        } else if (!wait_while_read(POLL_NS)) {
+            return;
         }
     }
 }
