@@ -163,7 +163,7 @@ class Piped(Chat):
     def test_a_prompts_last_newline_is_no_part_of_it(self):
         tokens = lambda text, *args: self.service.good("run", self.model, "-n", 1, "--json", *args,
                                                        stdin=text).json()["prompt_tokens"]
-        self.assertEqual([tokens("Hi\n"), tokens("Hi\r\n")], 2 * [tokens("Hi")])
+        self.assertEqual([tokens("Hi\n"), tokens("\ufeffHi\r\n")], 2 * [tokens("Hi")])
         self.assertGreater(tokens("Hi\r\n", "--raw"), tokens("Hi", "--raw"))
         result = self.service.tern("run", self.model, stdin="\r\n")
         self.assertEqual((result.code, "empty" in result.err), (2, True), result)
