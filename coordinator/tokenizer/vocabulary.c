@@ -109,6 +109,26 @@ static bool looks_special(struct tern_string text)
     return false;
 }
 
+/* Some converters call the tokens of bytes ordinary ones, so that newlines would be unknown, and
+ * come out spelled. Where none is a byte's and all 256 names are there, they are meant. */
+static void find_misnamed_bytes(const struct tern_array *tokens, struct vocabulary *v)
+{
+    bool named[256] = {false};
+    size_t count = 0;
+    for (uint32_t id = 0; id < v->count; id++) {
+        const int byte = named_byte(tern_array_string(tokens, id));
+        if (v->type[id] == TOKEN_BYTE)
+            return;
+        if (byte >= 0 && !named[byte]) {
+            named[byte] = true;
+            count++;
+        }
+    }
+    for (uint32_t id = 0; count == 256 && id < v->count; id++)
+        if (named_byte(tern_array_string(tokens, id)) >= 0)
+            v->type[id] = TOKEN_BYTE;
+}
+
 static enum tern_status read_types(const struct tern_catalog *catalog,
                                    const struct tern_array *tokens, struct vocabulary *v,
                                    struct tern_error *error)
@@ -134,6 +154,8 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
         if (type == TOKEN_USER_DEFINED && looks_special(tern_array_string(tokens, id)))
             v->type[id] = TOKEN_CONTROL;
     }
+    if (v->form == VOCABULARY_SENTENCEPIECE)
+        find_misnamed_bytes(tokens, v);
     /* Without types nothing else says that these are no text. */
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",

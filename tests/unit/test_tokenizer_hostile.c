@@ -272,7 +272,65 @@ static void turn_tokens_are_control_tokens_whatever_the_file_says(void **state)
     }
 }
 
-/* 32011 tokens: a few in the places of Phi-3's, or some steps behind them, and fillers. */
+/* <unk>, <s>, </s>, the first `bytes` of <0x00> ... <0xFF> with this type, "a" and U+2581. */
+static struct tern_tokenizer *with_bytes(uint32_t bytes, int32_t type)
+{
+    enum { COUNT = 3 + 256 + 2 };
+    static const char *const first[] = {"<unk>", "<s>", "</s>"};
+    static struct tern_string tokens[COUNT];
+    static int32_t types[COUNT];
+    static float scores[COUNT];
+    static char names[256][8];
+    for (uint32_t i = 0; i < 3; i++) {
+        tokens[i] = (struct tern_string){first[i], strlen(first[i])};
+        types[i] = i == 0 ? 2 : 3;
+    }
+    for (uint32_t i = 0; i < 256; i++) {
+        snprintf(names[i], sizeof names[i], i < bytes ? "<0x%02X>" : "t%u", i);
+        tokens[3 + i] = (struct tern_string){names[i], strlen(names[i])};
+        types[3 + i] = i < bytes ? type : 1;
+    }
+    tokens[259] = (struct tern_string){"a", 1};
+    tokens[260] = (struct tern_string){"\u2581", 3};
+    types[259] = types[260] = 1;
+    const struct tern_string model = {"llama", 5};
+    const struct test_key keys[] = {
+        {"tokenizer.ggml.model", TERN_V_STRING, false, &model, 1},
+        {"tokenizer.ggml.tokens", TERN_V_STRING, true, tokens, COUNT},
+        {"tokenizer.ggml.token_type", TERN_V_I32, true, types, COUNT},
+        {"tokenizer.ggml.scores", TERN_V_F32, true, scores, COUNT},
+    };
+    struct test_catalog catalog;
+    struct tern_tokenizer *tokenizer;
+    test_catalog_make(keys, sizeof keys / sizeof keys[0], &catalog);
+    if (tern_tokenizer_new(catalog.catalog, &tokenizer, &error) != TERN_OK)
+        fail_msg("%s", error.message);
+    test_catalog_close(&catalog);
+    return tokenizer;
+}
+
+/* Files whose converter called the tokens of bytes ordinary (1) or user-defined (4) ones. */
+static void misnamed_bytes_are_bytes(void **state)
+{
+    (void)state;
+    static const int32_t types[] = {6, 1, 4};
+    for (size_t i = 0; i < 3; i++) {
+        struct tern_tokenizer *tokenizer = with_bytes(256, types[i]);
+        size_t length;
+        check_text(tokenizer, "a\n\u00fc", false, "260 259 13 198 191");
+        check_text(tokenizer, "<0x0A>", false, "260 63 51 123 51 68 65");
+        assert_memory_equal(tern_token_bytes(tokenizer, 13, &length), "\n", 1);
+        assert_int_equal(length, 1);
+        tern_tokenizer_free(tokenizer);
+    }
+    struct tern_tokenizer *tokenizer = with_bytes(255, 1); /* texts that look like it */
+    size_t length;
+    check_text(tokenizer, "a\n", false, "260 259 0");
+    assert_memory_equal(tern_token_bytes(tokenizer, 13, &length), "<0x0A>", 6);
+    tern_tokenizer_free(tokenizer);
+}
+
+/* 32016 tokens: a few in the places of Phi-3's, or some steps behind them, and fillers. */
 static struct tern_tokenizer *like_phi3(uint32_t steps)
 {
     enum { COUNT = 32016 };
@@ -622,6 +680,7 @@ int main(void)
         cmocka_unit_test(sentencepiece_merges_by_score),
         cmocka_unit_test(pieces_keep_control_tokens_apart),
         cmocka_unit_test(turn_tokens_are_control_tokens_whatever_the_file_says),
+        cmocka_unit_test(misnamed_bytes_are_bytes),
         cmocka_unit_test(turn_tokens_of_phi3_take_white_space),
         cmocka_unit_test(unknown_kinds_are_refused_by_name),
         cmocka_unit_test(broken_vocabularies_are_refused),
