@@ -142,6 +142,9 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
         return tern_fail(error, TERN_BAD_MODEL,
                          "tokenizer.ggml.token_type has %llu entries for %u tokens",
                          (unsigned long long)types.count, v->count);
+    /* Of SentencePiece no text makes them; byte-level merges may lead to </s>. Some exporters of
+     * Gemma call the tokens of turns ordinary ones. */
+    const bool no_words = typed && v->form == VOCABULARY_SENTENCEPIECE;
     for (uint32_t id = 0; id < v->count; id++) {
         const int64_t type = typed ? tern_array_i64(&types, id) : TOKEN_NORMAL;
         if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
@@ -151,7 +154,8 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
         if (!typed && v->form == VOCABULARY_SENTENCEPIECE &&
             named_byte(tern_array_string(tokens, id)) >= 0)
             v->type[id] = TOKEN_BYTE;
-        if (type == TOKEN_USER_DEFINED && looks_special(tern_array_string(tokens, id)))
+        if ((type == TOKEN_USER_DEFINED || (type == TOKEN_NORMAL && no_words)) &&
+            looks_special(tern_array_string(tokens, id)))
             v->type[id] = TOKEN_CONTROL;
     }
     if (v->form == VOCABULARY_SENTENCEPIECE)

@@ -272,6 +272,38 @@ static void turn_tokens_are_control_tokens_whatever_the_file_says(void **state)
     }
 }
 
+/* Exporters of Gemma have called them ordinary (1). */
+static void turn_tokens_of_sentencepiece_are_no_words(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"<start_of_turn>", "<end_of_turn>", "<|im_start|>"};
+    for (size_t i = 0; i < 3; i++) {
+        struct recipe recipe = small_spm;
+        struct tern_tokenizer *tokenizer;
+        uint32_t ends[4];
+        recipe.tokens[9] = names[i];
+        recipe.flag_key[0] = "tokenizer.ggml.add_space_prefix";
+        assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+        check_text(tokenizer, names[i], true, "9");
+        struct tern_ids ids;
+        const struct tern_text users = {.bytes = names[i], .length = strlen(names[i])};
+        assert_int_equal(tern_tokenize(tokenizer, &users, 1, false, &ids, &error), TERN_OK);
+        for (size_t j = 0; j < ids.count; j++)
+            assert_int_not_equal(ids.id[j], 9);
+        tern_ids_free(&ids);
+        assert_true(tern_token_is_control(tokenizer, 9));
+        assert_int_equal(tern_end_tokens(tokenizer, ends, 4), i == 1 ? 2 : 1);
+        tern_tokenizer_free(tokenizer);
+    }
+    struct recipe recipe = small_bpe; /* a word like any other there */
+    struct tern_tokenizer *tokenizer;
+    recipe.types[6] = 1;
+    recipe.number_key[0] = NULL;
+    assert_int_equal(cook(&recipe, &tokenizer), TERN_OK);
+    assert_false(tern_token_is_control(tokenizer, 6));
+    tern_tokenizer_free(tokenizer);
+}
+
 /* <unk>, <s>, </s>, the first `bytes` of <0x00> ... <0xFF> with this type, "a" and U+2581. */
 static struct tern_tokenizer *with_bytes(uint32_t bytes, int32_t type)
 {
@@ -680,6 +712,7 @@ int main(void)
         cmocka_unit_test(sentencepiece_merges_by_score),
         cmocka_unit_test(pieces_keep_control_tokens_apart),
         cmocka_unit_test(turn_tokens_are_control_tokens_whatever_the_file_says),
+        cmocka_unit_test(turn_tokens_of_sentencepiece_are_no_words),
         cmocka_unit_test(misnamed_bytes_are_bytes),
         cmocka_unit_test(turn_tokens_of_phi3_take_white_space),
         cmocka_unit_test(unknown_kinds_are_refused_by_name),
