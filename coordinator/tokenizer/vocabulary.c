@@ -95,6 +95,11 @@ static bool is_between(struct tern_string text, const char *first, const char *l
            memcmp(text.bytes + text.length - after, last, after) == 0;
 }
 
+static bool equals(struct tern_string text, const char *name)
+{
+    return text.length == strlen(name) && memcmp(text.bytes, name, text.length) == 0;
+}
+
 /* Files of older converters call tokens that begin and end turns user-defined, as if a user's text
  * could hold them; newer ones go by how they look, as this does. */
 static bool looks_special(struct tern_string text)
@@ -104,7 +109,7 @@ static bool looks_special(struct tern_string text)
     if (is_between(text, "<|", "|>") || is_between(text, "<\uff5c", "\uff5c>"))
         return true;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i]) == text.length && memcmp(names[i], text.bytes, text.length) == 0)
+        if (equals(text, names[i]))
             return true;
     return false;
 }
@@ -129,6 +134,27 @@ static void find_misnamed_bytes(const struct tern_array *tokens, struct vocabula
             v->type[id] = TOKEN_BYTE;
 }
 
+/* Some exporters of Gemma call the tokens of turns ordinary ones. No text is made of what begins a
+ * turn and what ends one both, so where a vocabulary has the two they are that. */
+static void find_misnamed_turns(const struct tern_array *tokens, struct vocabulary *v)
+{
+    enum { PAIRS = 2 };
+    static const char *const names[PAIRS][2] = {{"<start_of_turn>", "<end_of_turn>"},
+                                                {"<|im_start|>", "<|im_end|>"}};
+    uint32_t found[PAIRS][2] = {{TOKEN_NONE, TOKEN_NONE}, {TOKEN_NONE, TOKEN_NONE}};
+    for (uint32_t id = 0; id < v->count; id++) {
+        const struct tern_string text = tern_array_string(tokens, id);
+        for (size_t i = 0; i < 2 * PAIRS && text.length > 0 && text.bytes[0] == '<'; i++)
+            if (equals(text, names[i / 2][i % 2]))
+                found[i / 2][i % 2] = id;
+    }
+    for (size_t i = 0; i < 2 * PAIRS; i++) {
+        const uint32_t id = found[i / 2][i % 2], other = found[i / 2][1 - i % 2];
+        if (id != TOKEN_NONE && other != TOKEN_NONE && v->type[id] == TOKEN_NORMAL)
+            v->type[id] = TOKEN_CONTROL;
+    }
+}
+
 static enum tern_status read_types(const struct tern_catalog *catalog,
                                    const struct tern_array *tokens, struct vocabulary *v,
                                    struct tern_error *error)
@@ -142,9 +168,6 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
         return tern_fail(error, TERN_BAD_MODEL,
                          "tokenizer.ggml.token_type has %llu entries for %u tokens",
                          (unsigned long long)types.count, v->count);
-    /* Of SentencePiece no text makes them; byte-level merges may lead to </s>. Some exporters of
-     * Gemma call the tokens of turns ordinary ones. */
-    const bool no_words = typed && v->form == VOCABULARY_SENTENCEPIECE;
     for (uint32_t id = 0; id < v->count; id++) {
         const int64_t type = typed ? tern_array_i64(&types, id) : TOKEN_NORMAL;
         if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
@@ -154,12 +177,13 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
         if (!typed && v->form == VOCABULARY_SENTENCEPIECE &&
             named_byte(tern_array_string(tokens, id)) >= 0)
             v->type[id] = TOKEN_BYTE;
-        if ((type == TOKEN_USER_DEFINED || (type == TOKEN_NORMAL && no_words)) &&
-            looks_special(tern_array_string(tokens, id)))
+        if (type == TOKEN_USER_DEFINED && looks_special(tern_array_string(tokens, id)))
             v->type[id] = TOKEN_CONTROL;
     }
-    if (v->form == VOCABULARY_SENTENCEPIECE)
+    if (v->form == VOCABULARY_SENTENCEPIECE) {
         find_misnamed_bytes(tokens, v);
+        find_misnamed_turns(tokens, v);
+    }
     /* Without types nothing else says that these are no text. */
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
