@@ -110,10 +110,9 @@ enum tern_status cache_check_name(const char *name, struct tern_error *error)
 
 void cache_suggest(const char *name, char *text, size_t room)
 {
-    enum { MOST = 2 };
     struct cache_entry *entries;
     struct tern_error ignored;
-    size_t count, used = 0;
+    size_t count;
     text[0] = '\0';
     if (cache_list(&entries, &count, &ignored) != TERN_OK) {
         free(entries);
@@ -122,13 +121,8 @@ void cache_suggest(const char *name, char *text, size_t room)
     const char **names = calloc(count + 1, sizeof *names);
     for (size_t i = 0; names != NULL && i < count; i++)
         names[i] = entries[i].name;
-    const char *near[MOST];
-    const size_t found = names != NULL ? nearest_names(name, names, count, near, MOST) : 0;
-    for (size_t i = 0; i < found && used < room; i++)
-        used += (size_t)snprintf(text + used, room - used, "%s'%s'",
-                                 i == 0 ? "; did you mean " : " or ", near[i]);
-    if (found > 0 && used + 1 < room)
-        strcpy(text + used, "?");
+    if (names != NULL)
+        nearest_suggest(name, "", names, count, text, room);
     free(names);
     free(entries);
 }

@@ -1,4 +1,5 @@
 /* tern: the command line client. Finds the verb and hands over; all else is in verb_*.c. */
+#include "cmd/tern/nearest.h"
 #include "cmd/tern/output.h"
 #include "cmd/tern/standard_files.h"
 #include "cmd/tern/verbs.h"
@@ -23,7 +24,8 @@ static const struct verb verbs[] = {
      "Each line is a turn; /help lists the commands. In a pipe each line of standard input is a\n"
      "turn, answers go to standard output, and the exit code is that of the first failure.\n\n"
      "--json: answer, and reason, prompt_tokens, reused, tokens, context, seed, prompt_s and\n"
-     "decode_s as tern run prints them; or error (a message) and status (an exit code).\n",
+     "decode_s as tern run prints them; or error (a message) and status (an exit code), also when\n"
+     "a command fails or a line is no text. A command that succeeds prints no object.\n",
      verb_chat},
     {"load", "MODEL", "Load a model and keep it loaded until tern unload.", NULL, verb_load},
     {"unload", "MODEL", "Unload a model.", NULL, verb_unload},
@@ -118,6 +120,34 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+/* What somebody may call a verb. */
+static const struct {
+    const char *name, *verb;
+} other_names[] = {
+    {"list", "ls"},   {"delete", "rm"}, {"remove", "rm"},   {"add", "import"},
+    {"show", "info"}, {"status", "ps"}, {"start", "serve"},
+};
+
+static int unknown_verb(const char *name)
+{
+    enum { OTHERS = sizeof other_names / sizeof other_names[0] };
+    const char *names[VERBS + OTHERS], *near;
+    for (int i = 0; i < VERBS; i++)
+        names[i] = verbs[i].name;
+    for (int i = 0; i < OTHERS; i++)
+        names[VERBS + i] = other_names[i].name;
+    if (nearest_names(name, names, VERBS + OTHERS, &near, 1) == 0) {
+        fprintf(stderr, "tern: unknown verb '%s'; tern --help lists them\n", name);
+        return TERN_USAGE;
+    }
+    for (int i = 0; i < OTHERS; i++)
+        if (near == other_names[i].name)
+            near = other_names[i].verb;
+    fprintf(stderr, "tern: unknown verb '%s'; did you mean '%s'? tern --help lists them\n", name,
+            near);
+    return TERN_USAGE;
+}
+
 const struct verb *all_verbs(size_t *count)
 {
     *count = VERBS;
@@ -135,6 +165,16 @@ static void print_usage(FILE *out)
         "  name of a model that tern ls shows.\n\n"
         "exit codes: 0 fine, 1 failure, 2 usage, 3 no usable model file, 4 not enough memory or\n"
         "context, 5 not supported, 6 request given up, 7 no service, 130 interrupted\n");
+}
+
+/* tern help VERB */
+static int help_of(const char *name)
+{
+    char help[] = "--help";
+    const struct verb *verb = find_verb(name);
+    if (verb == NULL)
+        return unknown_verb(name);
+    return finish_output(verb->run(verb, 2, (char *[]){(char *)(uintptr_t)verb->name, help, NULL}));
 }
 
 /* What the caller's limits and mask would break: a file over the size limit is an error to tell of,
@@ -155,6 +195,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
+        if (argc > 2)
+            return help_of(argv[2]);
         print_usage(stdout);
         return finish_output(0);
     }
@@ -165,6 +207,5 @@ int main(int argc, char **argv)
     const struct verb *verb = find_verb(argv[1]);
     if (verb != NULL)
         return finish_output(verb->run(verb, argc - 1, argv + 1));
-    fprintf(stderr, "tern: unknown verb '%s'; tern --help lists them\n", argv[1]);
-    return TERN_USAGE;
+    return unknown_verb(argv[1]);
 }

@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* $HOME, or what the user database says where services and containers leave it out. */
-static const char *home_folder(void)
+const char *home_folder(void)
 {
     const char *home = getenv("HOME");
     if (home != NULL && home[0] == '/')

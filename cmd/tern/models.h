@@ -10,6 +10,9 @@
  * file, else the cached model of that name. */
 enum tern_status model_path(const char *model, char *path, size_t room, struct tern_error *error);
 
+/* $HOME, or what the user database says where services and containers leave it out; may be NULL. */
+const char *home_folder(void);
+
 /* $XDG_CACHE_HOME/tern/models (not made). */
 enum tern_status models_folder(char *path, size_t room, struct tern_error *error);
 

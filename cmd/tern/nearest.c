@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -76,4 +77,19 @@ size_t nearest_names(const char *name, const char *const *names, size_t count, c
         }
     }
     return kept;
+}
+
+void nearest_suggest(const char *name, const char *dashes, const char *const *names, size_t count,
+                     char *text, size_t room)
+{
+    enum { MOST = 2 };
+    const char *near[MOST];
+    const size_t found = nearest_names(name, names, count, near, MOST);
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < found && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s'%s%s'",
+                                 i == 0 ? "; did you mean " : " or ", dashes, near[i]);
+    if (found > 0 && used + 1 < room)
+        strcpy(text + used, "?");
 }

@@ -9,4 +9,8 @@
 size_t nearest_names(const char *name, const char *const *names, size_t count, const char **found,
                      size_t most);
 
+/* "; did you mean 'a' or 'b'?" into text, "" if none is near; `dashes` goes before each name. */
+void nearest_suggest(const char *name, const char *dashes, const char *const *names, size_t count,
+                     char *text, size_t room);
+
 #endif

@@ -1,5 +1,6 @@
 #include "cmd/tern/options.h"
 
+#include "cmd/tern/nearest.h"
 #include "proto/utf8.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -153,6 +154,28 @@ static enum tern_status parse_value(const struct option *option, const char *tex
     return TERN_OK;
 }
 
+/* Text that looks like an option gets there by accident, as a prompt of its own. */
+static enum tern_status unknown_option(const struct verb *verb, const struct option *options,
+                                       const char *word, const char *name, size_t length,
+                                       struct tern_error *error)
+{
+    enum { MOST_OPTIONS = 64 };
+    const char *names[MOST_OPTIONS];
+    char meant[64], near[256] = "";
+    size_t count = 0;
+    for (; options->name != NULL && count < MOST_OPTIONS; options++)
+        if (options->name[1] != '\0')
+            names[count++] = options->name;
+    if (length < sizeof meant) {
+        memcpy(meant, name, length);
+        meant[length] = '\0';
+        nearest_suggest(meant, "--", names, count, near, sizeof near);
+    }
+    return tern_fail(
+        error, TERN_USAGE, "unknown option '%s'; see tern %s --help%s%s", word, verb->name,
+        strpbrk(word, " \t\n") != NULL ? "; text that begins with - goes behind --" : "", near);
+}
+
 /* One option at argv[*i]; advances *i over its value. */
 static enum tern_status parse_option(const struct verb *verb, const struct option *options,
                                      char **argv, int argc, int *i, struct tern_error *error)
@@ -163,8 +186,7 @@ static enum tern_status parse_option(const struct verb *verb, const struct optio
     const size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
     const struct option *option = find_option(options, name, length);
     if (option == NULL || (word[1] != '-') != (length == 1))
-        return tern_fail(error, TERN_USAGE, "unknown option '%s'; see tern %s --help", word,
-                         verb->name);
+        return unknown_option(verb, options, word, name, length, error);
     if (option->given != NULL)
         *option->given = true;
     if (option->kind == OPTION_FLAG) {

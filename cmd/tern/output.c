@@ -189,6 +189,12 @@ static bool reader_is_gone(void)
     return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+bool wait_while_read(int64_t ns)
+{
+    struct pollfd item = {.fd = STDOUT_FILENO}; /* what is waited for comes unasked */
+    return client_poll(&item, 1, ns) <= 0;
+}
+
 int finish_output(int code)
 {
     const bool earlier = ferror(stdout) != 0 || write_error != 0;

@@ -61,6 +61,10 @@ struct collected {
 };
 bool collect(void *collected, const struct tern_message *reply);
 
+/* Waits that long for nothing, or until a signal asks for the end; false, at once, when nobody
+ * reads standard output any more. */
+bool wait_while_read(int64_t ns);
+
 /* Ends standard output: `code`, or failure with a message when something could not be written (a
  * full disk). A reader that went away (`tern ... | head -1`) is no failure. */
 int finish_output(int code);

@@ -40,6 +40,19 @@ static bool print_turn_json(struct chat *chat, enum tern_status status,
     return printed;
 }
 
+/* What failed beside the turns: a command, or a line that is no text. A script that reads an object
+ * for each line must not wait for ever. */
+static void tell_failure(struct chat *chat, const struct tern_error *error)
+{
+    complain(error);
+    if (!chat->json)
+        return;
+    json_t *line = json_pack("{s:o, s:i}", "error", json_of_text(error->message), "status",
+                             (int)error->status);
+    chat->unwritten = !print_json_line(line);
+    json_decref(line);
+}
+
 /* A turn with all that is printed about it. */
 static enum tern_status take_turn(struct chat *chat, const char *text, bool terminal,
                                   struct tern_error *error)
@@ -90,7 +103,7 @@ static int converse(struct chat *chat, struct input *input)
         else
             status = error.status;
         if (status != TERN_OK && event != INPUT_TEXT)
-            complain(&error);
+            tell_failure(chat, &error);
         free(text);
         if (client_interrupted() && !(client_forget_interrupt() && terminal))
             return TERN_INTERRUPTED;

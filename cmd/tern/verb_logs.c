@@ -1,6 +1,8 @@
 /* tern logs: the log of the service that clients start, also while it does not run. */
 #include "cmd/tern/client.h"
 #include "cmd/tern/json_output.h"
+#include "cmd/tern/models.h"
+#include "cmd/tern/output.h"
 #include "cmd/tern/verbs.h"
 #include "proto/utf8.h"
 
@@ -170,10 +172,28 @@ static void follow(const struct wish *wish, FILE **file, const char *path)
         if (next != NULL) {
             fclose(*file);
             *file = next;
-        } else {
-            client_poll(NULL, 0, POLL_NS);
+        } else if (!wait_while_read(POLL_NS)) {
+            return;
         }
     }
+}
+
+/* `path` is the last place that was looked at; the state folder is the first. */
+static enum tern_status no_log(const char *path, int why, struct tern_error *error)
+{
+    char first[1200];
+    struct tern_error about = {0};
+    const char *hint = "tern run and others start a service that writes one; tern serve logs to "
+                       "its standard error, systemd's service to journalctl --user";
+    if (state_file("ternd.log", first, sizeof first, &about) != TERN_OK)
+        return tern_fail(error, TERN_FAILED, "there is no log: %s; %s: %s; %s", about.message, path,
+                         strerror(why), hint);
+    const int reason = access(first, R_OK) == 0 ? 0 : errno;
+    if (reason == 0 || strcmp(first, path) == 0)
+        return tern_fail(error, TERN_FAILED, "cannot read the log %s: %s; %s", path, strerror(why),
+                         hint);
+    return tern_fail(error, TERN_FAILED, "there is no log, neither %s (%s) nor %s (%s); %s", first,
+                     strerror(reason), path, strerror(why), hint);
 }
 
 static enum tern_status show(const struct wish *wish, const char *path, struct tern_error *error)
@@ -182,10 +202,7 @@ static enum tern_status show(const struct wish *wish, const char *path, struct t
     struct tail tail = {.most = wish->lines};
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return tern_fail(error, TERN_FAILED,
-                         "cannot read the log %s: %s; a service started by tern serve logs to its "
-                         "standard error, one of systemd to journalctl --user",
-                         path, strerror(errno));
+        return no_log(path, errno, error);
     tail.line = calloc(tail.most + 1, sizeof *tail.line);
     if (tail.line == NULL) {
         fclose(file);

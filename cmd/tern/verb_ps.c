@@ -1,6 +1,7 @@
 /* tern ps: the service's processes and models, and what they are doing. */
 #include "cmd/tern/fields.h"
 #include "cmd/tern/json_output.h"
+#include "cmd/tern/output.h"
 #include "cmd/tern/process_memory.h"
 #include "cmd/tern/request.h"
 #include "cmd/tern/verbs.h"
@@ -84,7 +85,8 @@ static void print_table(const json_t *ps)
     json_array_foreach(json_object_get(ps, "models"), i, item) print_model(item);
 }
 
-static enum tern_status show(struct client *client, bool as_json, bool again,
+/* *read: somebody reads still; JSON goes past stdio, which notices itself. */
+static enum tern_status show(struct client *client, bool as_json, bool again, bool *read,
                              struct tern_error *error)
 {
     struct tern_pack pack;
@@ -100,10 +102,8 @@ static enum tern_status show(struct client *client, bool as_json, bool again,
         json_array_foreach(json_object_get(result.json, "workers"), i, item) add_memory(item);
         if (again && !as_json)
             fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "\n", stdout);
-        if (as_json && again)
-            print_json_line(result.json);
-        else if (as_json)
-            print_json(result.json);
+        if (as_json)
+            *read = again ? print_json_line(result.json) : print_json(result.json);
         else
             print_table(result.json);
     }
@@ -116,12 +116,12 @@ static enum tern_status show(struct client *client, bool as_json, bool again,
 static enum tern_status watch(struct client *client, double seconds, bool as_json,
                               struct tern_error *error)
 {
-    enum tern_status status = show(client, as_json, true, error);
-    while (status == TERN_OK && fflush(stdout) == 0 && !ferror(stdout)) {
-        client_poll(NULL, 0, (int64_t)(seconds * 1e9));
-        if (client_interrupted())
+    bool read = true;
+    enum tern_status status = show(client, as_json, true, &read, error);
+    while (status == TERN_OK && read && fflush(stdout) == 0 && !ferror(stdout)) {
+        if (!wait_while_read((int64_t)(seconds * 1e9)) || client_interrupted())
             return TERN_OK;
-        status = show(client, as_json, true, error);
+        status = show(client, as_json, true, &read, error);
     }
     return status == TERN_INTERRUPTED ? TERN_OK : status;
 }
@@ -143,8 +143,9 @@ int verb_ps(const struct verb *verb, int argc, char **argv)
     int code;
     if (!begin_idle_verb(verb, options, &argc, argv, 0, NULL, &client, &code))
         return code;
-    const enum tern_status status =
-        watched ? watch(&client, seconds, as_json, &error) : show(&client, as_json, false, &error);
+    bool read;
+    const enum tern_status status = watched ? watch(&client, seconds, as_json, &error)
+                                            : show(&client, as_json, false, &read, &error);
     client_close(&client);
     return status == TERN_OK ? 0 : complain(&error);
 }

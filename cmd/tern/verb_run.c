@@ -28,6 +28,19 @@ struct run {
     bool failed;    /* the answer could not be kept */
 };
 
+/* What a question's file has around it is no part of it: a mark of the byte order, the newline that
+ * echo adds. */
+static size_t strip_question(char *text, size_t length)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    if (length >= 3 && memcmp(text, mark, 3) == 0)
+        memmove(text, text + 3, length -= 3);
+    if (length > 0 && text[length - 1] == '\n')
+        length -= length > 1 && text[length - 2] == '\r' ? 2 : 1;
+    text[length] = '\0';
+    return length;
+}
+
 /* The prompt's words joined by spaces, or standard input. */
 static enum tern_status read_prompt(int words, char **word, bool raw, char **prompt,
                                     struct tern_error *error)
@@ -37,8 +50,8 @@ static enum tern_status read_prompt(int words, char **word, bool raw, char **pro
         const enum tern_status status = read_all("-", prompt, &length, error);
         if (status != TERN_OK)
             return status;
-        if (!raw && length > 0 && (*prompt)[length - 1] == '\n')
-            (*prompt)[--length] = '\0'; /* the newline that echo adds is no part of a question */
+        if (!raw)
+            length = strip_question(*prompt, length);
     } else if (words == 0) {
         return tern_fail(error, TERN_USAGE,
                          "PROMPT is missing; give it as words or on standard "

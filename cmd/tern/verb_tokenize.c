@@ -80,7 +80,7 @@ static enum tern_status tokenize_lines(struct client *client, const struct token
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         const size_t bytes = (size_t)((newline != NULL ? newline : end) - line);
         number++;
-        if (bytes > 0) {
+        if (bytes > (bytes == 1 && line[0] == '\r')) { /* not blank */
             const enum tern_status status = tokenize_line(client, t, line, bytes, number, error);
             if (status != TERN_OK)
                 return status;

@@ -44,14 +44,24 @@ static json_t *token_text(const struct tern_tokenizer *tokenizer, int64_t id)
     return text != NULL ? text : json_string(""); /* NULL: the token is not UTF-8 */
 }
 
+/* Only BOS and EOS are always there, if need be as "": templates ask whether others are defined. */
 static json_t *own_variables(const struct tern_catalog *catalog,
                              const struct tern_tokenizer *tokenizer)
 {
-    uint64_t eos = UINT32_MAX;
-    tern_catalog_u64(catalog, "tokenizer.ggml.eos_token_id", &eos);
-    return json_pack("{s:o, s:o}", "bos_token", token_text(tokenizer, tern_bos(tokenizer)),
-                     "eos_token",
-                     token_text(tokenizer, eos < UINT32_MAX ? (int64_t)eos : (int64_t)-1));
+    static const char *const named[][2] = {{"eos_token", "tokenizer.ggml.eos_token_id"},
+                                           {"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                           {"pad_token", "tokenizer.ggml.padding_token_id"}};
+    json_t *own = json_pack("{s:o, s:s}", "bos_token", token_text(tokenizer, tern_bos(tokenizer)),
+                            "eos_token", "");
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        uint64_t id;
+        if (tern_catalog_u64(catalog, named[i][1], &id) && id < tern_vocabulary(tokenizer) &&
+            json_object_set_new(own, named[i][0], token_text(tokenizer, (int64_t)id)) != 0) {
+            json_decref(own);
+            return NULL;
+        }
+    }
+    return own;
 }
 
 static json_t *chat_variables(const struct tern_chat_message *messages, size_t count)

@@ -54,6 +54,17 @@ void tern_answer_chosen(struct tern_request *request, uint32_t token, const floa
     answer->chance_count += more;
 }
 
+void tern_answer_follow(struct tern_request *request, const struct tern_ids *prompt)
+{
+    const struct tern_tokenizer *tokenizer = request->model->file->tokenizer;
+    bool *started = &request->answer.decoder.started;
+    if (tokenizer == NULL || !tern_message_bool(&request->message, TERN_F_RAW))
+        return;
+    for (size_t i = 0; i < prompt->count && !*started; i++)
+        *started = prompt->id[i] < tern_vocabulary(tokenizer) &&
+                   !tern_token_is_control(tokenizer, prompt->id[i]);
+}
+
 /* Control tokens are left out of the text; one that a stop text spells ends the answer all the
  * same. */
 static bool is_stop_token(const struct tern_request *request, const uint32_t *id)

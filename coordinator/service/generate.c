@@ -78,6 +78,7 @@ static void start_session(struct tern_request *request, struct tern_session_wish
     wish->count = (uint32_t)request->work.ids.count;
     wish->client = (uintptr_t)request->outbox; /* one for each client */
     request->session = tern_session_new(wish, model->size.context, &events);
+    tern_answer_follow(request, &request->work.ids);
     tern_ids_free(&request->work.ids);
     if (wish->every_row)
         request->rows =

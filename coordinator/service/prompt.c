@@ -86,6 +86,14 @@ static enum tern_status no_tokenizer(const struct tern_model_file *file, struct 
     return tern_fail(error, why->status, "%s, or give token ids (--tokens)", why->message);
 }
 
+/* A text that is to go on has no end yet, whatever the file says of texts. */
+static void leave_open(const struct tern_tokenizer *tokenizer, struct tern_ids *ids)
+{
+    const int64_t end = tern_text_end(tokenizer);
+    if (end >= 0 && ids->count > 0 && ids->id[ids->count - 1] == end)
+        ids->count--;
+}
+
 /* What the message holds as text; nothing here belongs to the loop. */
 static enum tern_status text_ids(const struct tern_request *request, struct tern_ids *ids,
                                  struct tern_error *error)
@@ -95,8 +103,12 @@ static enum tern_status text_ids(const struct tern_request *request, struct tern
         return no_tokenizer(file, error);
     if (tern_message_has(&request->message, TERN_F_MESSAGES))
         return tern_request_conversation(request, file, ids, error);
-    return tern_request_text(request, file, TERN_F_PROMPT,
-                             !tern_message_bool(&request->message, TERN_F_RAW), ids, error);
+    const bool raw = tern_message_bool(&request->message, TERN_F_RAW);
+    const enum tern_status status =
+        tern_request_text(request, file, TERN_F_PROMPT, !raw, ids, error);
+    if (status == TERN_OK && raw && !tern_message_bool(&request->message, TERN_F_NO_SPECIAL))
+        leave_open(file->tokenizer, ids);
+    return status;
 }
 
 static void run_texts(struct tern_job *job)

@@ -165,6 +165,8 @@ bool tern_prompt_ready(struct tern_request *request);
 enum tern_status tern_answer_begin(struct tern_request *request, struct tern_error *error);
 /* Can the loaded model give such an answer? TERN_USAGE, TERN_UNSUPPORTED. */
 enum tern_status tern_answer_check(const struct tern_request *request, struct tern_error *error);
+/* An answer that continues a text, and is no turn of its own, keeps the space it may begin with. */
+void tern_answer_follow(struct tern_request *request, const struct tern_ids *prompt);
 /* Notes the chances of a token that was chosen from this row of logits. */
 void tern_answer_chosen(struct tern_request *request, uint32_t token, const float *logits);
 /* Sends what the session has found so far, as credit allows; ends the request with its session or

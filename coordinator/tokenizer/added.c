@@ -205,3 +205,31 @@ const struct added_token *added_find(const struct added *added, const char *text
     }
     return NULL;
 }
+
+/* Phi-3's turn tokens take the spaces and newlines behind them, and no key of a file says so: that
+ * vocabulary is known by where they stand. */
+static bool is_phi3(const struct added *added)
+{
+    static const struct {
+        const char *text;
+        uint32_t id;
+    } turn[] = {
+        {"<|assistant|>", 32001}, {"<|system|>", 32006}, {"<|end|>", 32007}, {"<|user|>", 32010}};
+    for (size_t i = 0; i < sizeof turn / sizeof turn[0]; i++) {
+        const struct added_token *token = added_find(added, turn[i].text, strlen(turn[i].text));
+        if (token == NULL || token->id != turn[i].id)
+            return false;
+    }
+    return true;
+}
+
+void added_mark_stripping(struct added *added)
+{
+    enum { TEXT_END = 2, FIRST_TURN = 32001, LAST_TURN = 32010 };
+    if (!is_phi3(added))
+        return;
+    for (size_t i = 0; i < added->count; i++) {
+        const uint32_t id = added->token[i].id;
+        added->token[i].strips = id == TEXT_END || (id >= FIRST_TURN && id <= LAST_TURN);
+    }
+}

@@ -15,6 +15,7 @@ struct added_token {
     uint16_t length; /* 1 .. 3 * ADDED_LONGEST: spaces may be written as U+2581 */
     bool control;    /* CONTROL or UNKNOWN: only where special tokens are parsed */
     bool markup;     /* like "<think>": not in what a user wrote */
+    bool strips;     /* takes the white space behind it */
     uint32_t id;
 };
 
@@ -31,6 +32,9 @@ struct added {
 enum tern_status added_read(const struct tern_catalog *catalog, const struct vocabulary *vocabulary,
                             struct added *out, struct tern_error *error);
 void added_free(struct added *added);
+
+/* Of a SentencePiece vocabulary: finds the tokens that take the white space behind them. */
+void added_mark_stripping(struct added *added);
 
 /* How many bytes a token of each kind may take. */
 struct added_limits {

@@ -4,6 +4,7 @@
  */
 #include "coordinator/tokenizer/internal.h"
 #include "coordinator/tokenizer/normalize.h"
+#include "coordinator/tokenizer/unicode.h"
 #include "proto/utf8.h"
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,21 @@ static size_t run_length(struct special_run *run, size_t at)
     return run->run_end > at ? run->run_end - at : 0;
 }
 
+static bool is_white_space(uint32_t point)
+{
+    return (point >= 9 && point <= 13) || point == ' ' || point == 0x85 || point == 0xa0 ||
+           point == 0x1680 || (point >= 0x2000 && point <= 0x200a) || point == 0x2028 ||
+           point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
+}
+
+static size_t skip_white_space(const char *text, size_t length, size_t at)
+{
+    unsigned bytes;
+    while (at < length && is_white_space(unicode_point(text + at, &bytes)))
+        at += bytes;
+    return at;
+}
+
 static enum tern_status cut_parts(const struct tern_text *pieces, size_t count, const char *text,
                                   size_t length, struct parts *parts, struct tern_error *error)
 {
@@ -158,6 +174,8 @@ static enum tern_status cut_parts(const struct tern_text *pieces, size_t count, 
         if (status != TERN_OK)
             return status;
         at += token->length;
+        if (token->strips)
+            at = skip_white_space(text, length, at);
         plain = at;
     }
     return plain < length ? add_plain(parts, text + plain, length - plain, error) : TERN_OK;

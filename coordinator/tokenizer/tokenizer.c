@@ -170,6 +170,8 @@ static enum tern_status build(const struct tern_catalog *catalog, struct tern_to
                          model.length > 60 ? 60 : (int)model.length, model.bytes);
     if (status == TERN_OK)
         status = added_read(catalog, &t->vocabulary, &t->added, error);
+    if (status == TERN_OK && t->sentencepiece != NULL)
+        added_mark_stripping(&t->added);
     if (status == TERN_OK)
         status = find_ends(catalog, t, error);
     if (status != TERN_OK)
@@ -233,6 +235,11 @@ const char *tern_tokenizer_warning(const struct tern_tokenizer *tokenizer)
 int64_t tern_bos(const struct tern_tokenizer *tokenizer)
 {
     return tokenizer->vocabulary.bos;
+}
+
+int64_t tern_text_end(const struct tern_tokenizer *tokenizer)
+{
+    return tokenizer->add_eos ? tokenizer->vocabulary.eos : -1;
 }
 
 const char *tern_token_bytes(const struct tern_tokenizer *tokenizer, uint32_t id, size_t *length)

@@ -47,6 +47,8 @@ uint32_t tern_vocabulary(const struct tern_tokenizer *tokenizer);
  * `room` of them, into ids; returns how many there are. */
 size_t tern_end_tokens(const struct tern_tokenizer *tokenizer, uint32_t *ids, size_t room);
 int64_t tern_bos(const struct tern_tokenizer *tokenizer); /* -1: none */
+/* The token that add_special puts behind a text, -1: none. */
+int64_t tern_text_end(const struct tern_tokenizer *tokenizer);
 
 /* The bytes of one token as HF's decode gives them (control tokens by their text). *length may be
  * 0. Valid as long as the tokenizer. id < tern_vocabulary. */

@@ -95,6 +95,11 @@ static bool is_between(struct tern_string text, const char *first, const char *l
            memcmp(text.bytes + text.length - after, last, after) == 0;
 }
 
+static bool equals(struct tern_string text, const char *name)
+{
+    return text.length == strlen(name) && memcmp(text.bytes, name, text.length) == 0;
+}
+
 /* Files of older converters call tokens that begin and end turns user-defined, as if a user's text
  * could hold them; newer ones go by how they look, as this does. */
 static bool looks_special(struct tern_string text)
@@ -104,9 +109,50 @@ static bool looks_special(struct tern_string text)
     if (is_between(text, "<|", "|>") || is_between(text, "<\uff5c", "\uff5c>"))
         return true;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i]) == text.length && memcmp(names[i], text.bytes, text.length) == 0)
+        if (equals(text, names[i]))
             return true;
     return false;
+}
+
+/* Some converters call the tokens of bytes ordinary ones, so that newlines would be unknown, and
+ * come out spelled. Where none is a byte's and all 256 names are there, they are meant. */
+static void find_misnamed_bytes(const struct tern_array *tokens, struct vocabulary *v)
+{
+    bool named[256] = {false};
+    size_t count = 0;
+    for (uint32_t id = 0; id < v->count; id++) {
+        const int byte = named_byte(tern_array_string(tokens, id));
+        if (v->type[id] == TOKEN_BYTE)
+            return;
+        if (byte >= 0 && !named[byte]) {
+            named[byte] = true;
+            count++;
+        }
+    }
+    for (uint32_t id = 0; count == 256 && id < v->count; id++)
+        if (named_byte(tern_array_string(tokens, id)) >= 0)
+            v->type[id] = TOKEN_BYTE;
+}
+
+/* Some exporters of Gemma call the tokens of turns ordinary ones. No text is made of what begins a
+ * turn and what ends one both, so where a vocabulary has the two they are that. */
+static void find_misnamed_turns(const struct tern_array *tokens, struct vocabulary *v)
+{
+    enum { PAIRS = 2 };
+    static const char *const names[PAIRS][2] = {{"<start_of_turn>", "<end_of_turn>"},
+                                                {"<|im_start|>", "<|im_end|>"}};
+    uint32_t found[PAIRS][2] = {{TOKEN_NONE, TOKEN_NONE}, {TOKEN_NONE, TOKEN_NONE}};
+    for (uint32_t id = 0; id < v->count; id++) {
+        const struct tern_string text = tern_array_string(tokens, id);
+        for (size_t i = 0; i < 2 * PAIRS && text.length > 0 && text.bytes[0] == '<'; i++)
+            if (equals(text, names[i / 2][i % 2]))
+                found[i / 2][i % 2] = id;
+    }
+    for (size_t i = 0; i < 2 * PAIRS; i++) {
+        const uint32_t id = found[i / 2][i % 2], other = found[i / 2][1 - i % 2];
+        if (id != TOKEN_NONE && other != TOKEN_NONE && v->type[id] == TOKEN_NORMAL)
+            v->type[id] = TOKEN_CONTROL;
+    }
 }
 
 static enum tern_status read_types(const struct tern_catalog *catalog,
@@ -133,6 +179,10 @@ static enum tern_status read_types(const struct tern_catalog *catalog,
             v->type[id] = TOKEN_BYTE;
         if (type == TOKEN_USER_DEFINED && looks_special(tern_array_string(tokens, id)))
             v->type[id] = TOKEN_CONTROL;
+    }
+    if (v->form == VOCABULARY_SENTENCEPIECE) {
+        find_misnamed_bytes(tokens, v);
+        find_misnamed_turns(tokens, v);
     }
     /* Without types nothing else says that these are no text. */
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",

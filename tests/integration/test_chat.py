@@ -12,6 +12,7 @@ import subprocess
 import termios
 import time
 import unittest
+import unittest.mock
 
 from harness import ServiceTest, kill, models, wait_until
 
@@ -19,11 +20,11 @@ from harness import ServiceTest, kill, models, wait_until
 class Terminal:
     """A command on a pseudo terminal of its own, which is its controlling one."""
 
-    def __init__(self, service, *args):
+    def __init__(self, service, *args, **environment):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execve(service.program, [str(service.program), *map(str, args)],
-                      {**service.env, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
+                      {**service.env, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
         self.size(24, 200)
         self.text = ""
         self.code = None
@@ -146,6 +147,27 @@ class Piped(Chat):
                          [("user", '/x\\\n\n"" "'), ("user", "next")])
         self.assertEqual(len(self.turns('"""\nnever closed')), 1)
 
+    def test_files_of_other_systems(self):
+        lines = '/system Be brief.\nHi\na\\\nb\n"""\nc\n\nd\n"""\n/reset now'
+        plain = self.saved(lines, code=2)
+        self.assertEqual(plain[0], ("system", "Be brief."))
+        self.assertEqual([text for role, text in plain if role == "user"], ["Hi", "a\nb", "c\n\nd"])
+        file = self.service.root / "saved.json"
+        for change in (lambda text: text.replace("\n", "\r\n"), lambda text: "\ufeff" + text,
+                       lambda text: "\ufeff" + text.replace("\n", "\r\n")):
+            file.unlink()
+            self.chat(change(f"{lines}\n/save {file}\n"), code=2)
+            self.assertEqual([(m["role"], m["content"]) for m in json.loads(file.read_text())], plain)
+        self.assertEqual(self.saved("a\rb\r\r\n\ufeffc\n")[::2], [("user", "a\rb\r"), ("user", "\ufeffc")])
+
+    def test_a_prompts_last_newline_is_no_part_of_it(self):
+        tokens = lambda text, *args: self.service.good("run", self.model, "-n", 1, "--json", *args,
+                                                       stdin=text).json()["prompt_tokens"]
+        self.assertEqual([tokens("Hi\n"), tokens("\ufeffHi\r\n")], 2 * [tokens("Hi")])
+        self.assertGreater(tokens("Hi\r\n", "--raw"), tokens("Hi", "--raw"))
+        result = self.service.tern("run", self.model, stdin="\r\n")
+        self.assertEqual((result.code, "empty" in result.err), (2, True), result)
+
     def test_slashes(self):
         result = self.chat("/bogus\n", code=2)
         self.assertIn("unknown command '/bogus', nothing was sent", result.err)
@@ -168,6 +190,25 @@ class Piped(Chat):
         self.assertEqual(other.read_text(), "precious")
         self.chat(f"/save {self.service.root}/none/file\n", code=2)
         self.assertFalse(list(self.service.root.glob("*.json.*")))
+
+    def test_home_in_paths(self):
+        home = self.service.root / "home"
+        home.mkdir()
+        with unittest.mock.patch.dict(self.service.env, HOME=str(home)):
+            self.chat("Hi\n/save ~/talk.json\n")
+            self.assertEqual(json.loads((home / "talk.json").read_text())[0]["content"], "Hi")
+            self.assertIn("loaded 2 messages", self.chat("/load ~/talk.json\n").err)
+            self.assertIn(f"{home}/none", self.chat("/load ~/none\n", code=2).err)
+            self.assertIn(" ~other", self.chat("/load ~other\n", code=2).err)
+
+    def test_failures_beside_turns_are_objects(self):
+        lines = b"/bogus\n/load /nowhere\n/save\n/reset\n/quit now\n/help\nHi\n\xff\n"
+        turns = self.turns(lines, code=2)
+        self.assertEqual(["answer" in turn for turn in turns], 4 * [False] + [True, False])
+        for turn in turns[:4] + turns[5:]:
+            self.assertEqual((turn.keys(), turn["status"]), ({"error", "status"}, 2))
+        self.assertIn("/bogus", turns[0]["error"])
+        self.assertIn("UTF-8", turns[5]["error"])
 
     def test_hostile_transcripts(self):
         user, answer = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}
@@ -289,6 +330,26 @@ class Typed(Chat):
         again.say("\x1b[A\x1b[A!")  # over /save
         again.prompt()
         self.assertEqual(self.saves(again)[0], "worldé!")
+
+    def test_keys_of_terminals(self):
+        terminal = self.terminal("-n", 2)
+        terminal.prompt()
+        unused = "\x1b[5~\x1b[6~\x1b[2~\x1bOP\x1b[15~\x1b[24;2~\x1b[1;2A\x1b[1;6H\x1b[Z\x1b[I\x1b[[A\x1b[1;2P\x1b[E"
+        terminal.say("two words" + unused + "\x1b[1;5Dx\x1b[1;3DX\x1b[HA\x1b[4~Z\x1b[1~\x1b[3~\x1b[FE\x1b[1;5D\x1b[3;5~.")
+        terminal.prompt()
+        self.assertEqual(self.saves(terminal)[0], "two .")
+
+    def test_dumb_terminals(self):
+        for kind in ("dumb", "", "no-such-terminal"):
+            terminal = Terminal(self.service, "chat", self.model, "-n", 2, TERM=kind)
+            self.addCleanup(terminal.close)
+            terminal.expect("> ")
+            terminal.say("/help")
+            shown = terminal.expect(r"clears the line[\s\S]*> ")
+            if kind != "no-such-terminal":
+                self.assertNotIn("\x1b", shown)
+            terminal.send("\x04")
+            self.assertEqual(terminal.end(), 0)
 
     def test_pasted_lines_are_one_turn(self):
         terminal = self.terminal("-n", 2)

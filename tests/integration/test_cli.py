@@ -44,6 +44,22 @@ class CommandLine(ServiceTest):
         self.refused(2, "tokenize", model, stdin=b"\xc3\x28")
         self.refused(2, "logits", model)
 
+    def test_what_was_meant_is_suggested(self):
+        for word, meant in (("lsit", "ls"), ("list", "ls"), ("chta", "chat"), ("delete", "rm"), ("Run", "run")):
+            self.refused(2, word, mentions=f"unknown verb '{word}'; did you mean '{meant}'?")
+        for word in ("fly", "", "x" * 300):
+            self.assertNotIn("did you mean", self.service.tern(word).err)
+        for word, meant in (("--sytem", "--system"), ("-temp", "--temp"), ("--stopp=x", "--stop")):
+            self.refused(2, "run", self.model, word, "x", mentions=f"did you mean '{meant}'")
+        self.refused(2, "run", self.model, "-5 degrees", mentions="goes behind --")
+        for word in ("--quite-another", "-q", "--" + "x" * 300):
+            self.assertNotIn("did you mean", self.service.tern("run", self.model, word).err)
+
+    def test_help_of_a_verb(self):
+        for args in (("help", "run"), ("--help", "run")):
+            self.assertEqual(self.service.good(*args).out, self.service.good("run", "--help").out)
+        self.refused(2, "help", "rnu", mentions="did you mean 'run'?")
+
     def test_ids_out_of_range(self):
         tokens = self.service.root / "bad.json"
         for text in ("[1, 100000]", "[-1]", "[1.5]", "{}", "[", '["a"]', "[4294967296]"):
@@ -88,10 +104,16 @@ class CommandLine(ServiceTest):
     def test_a_refused_request_unloads_nothing(self):
         self.service.good("load", self.model)
         self.addCleanup(self.service.tern, "unload", self.model)
-        before = self.service.ps()["models"]
+
+        def loaded():
+            models = self.service.ps()["models"]
+            for model in models:
+                del model["tokens"]["per_s"]  # of the last seconds: it fades
+            return models
+        before = loaded()
         self.assertTrue(before[0]["pinned"])
         self.refused(4, "run", self.model, "hi", "--raw", "--ctx", "4294967296")
-        self.assertEqual(self.service.ps()["models"], before)
+        self.assertEqual(loaded(), before)
 
     def test_what_load_said_holds_for_those_who_say_nothing(self):
         self.addCleanup(self.service.tern, "unload", self.model)
@@ -146,6 +168,18 @@ class CommandLine(ServiceTest):
         self.assertEqual(by_word, by_pipe)
         self.assertEqual(by_word, by_dash)
 
+    def test_text_that_goes_on_keeps_its_space(self):
+        word = self.service.good("tokenize", self.model, "--no-special", stdin="the").json()[0]
+        twice = self.service.good("detokenize", self.model, stdin=json.dumps([word, word])).out.decode()
+        half = twice[:len(twice) // 2]
+        self.assertEqual(twice, f"{half} {half}")
+        args = ("-n", 2, "--bias", f"{word}=1000")
+        self.assertEqual(self.service.good("run", self.model, "--raw", *args, "My").out.decode(), f" {twice}")
+        prompt = self.service.good("tokenize", self.model, stdin="My").json()
+        for tokens, text in ((prompt, f" {twice}"), (prompt[:1], twice)):  # BOS alone: a text begins
+            self.assertEqual(self.service.good("run", self.model, "--tokens", self.service.tokens_file(tokens),
+                                               "--json", *args).json()["text"], text)
+
     def test_tokenize_round_trip(self):
         for case in self.about["text_cases"]:
             args = ["tokenize", self.model]
@@ -158,6 +192,8 @@ class CommandLine(ServiceTest):
         out = self.service.good("tokenize", self.model, "--jsonl", stdin=lines).out.decode()
         self.assertEqual([json.loads(line) for line in out.splitlines()],
                          [c["tokens"] for c in self.about["text_cases"]])
+        again = self.service.good("tokenize", self.model, "--jsonl", stdin=lines.replace("\n", "\r\n\r\n\n"))
+        self.assertEqual(again.out.decode(), out)
         ids = self.service.good("tokenize", self.model, "--no-special", stdin="Round trip é 😀").out
         self.assertEqual(self.service.good("detokenize", self.model, stdin=ids).out.decode().strip(),
                          "Round trip é 😀")
@@ -281,6 +317,14 @@ class Daemon(unittest.TestCase):
         self.service = Service()
         self.addCleanup(self.service.stop)
         _, self.model, _ = models()[0]
+
+    def test_logs_without_a_log(self):
+        with Service() as fresh:
+            result = fresh.tern("logs")
+            self.assertEqual((result.code, result.out, result.err.count("\n")), (1, b"", 1), result)
+            for folder in ("state_home", "runtime_dir"):
+                self.assertIn(f"{fresh.root}/{folder}/tern/ternd.log (No such file", result.err)
+            self.assertIn("start a service that writes one", result.err)
 
     def test_ps_without_a_service(self):
         self.assertEqual(self.service.tern("ps").code, 7)

@@ -207,6 +207,18 @@ class Explain(unittest.TestCase):
         self.assertEqual(process.communicate(timeout=10)[1], b"")
         self.assertEqual(process.returncode, 0)  # so it ends always
 
+    def test_who_goes_on_ends_with_its_reader(self):
+        """Also when there is nothing to write: ps writes next in an hour, logs perhaps never."""
+        for args in (("ps", "--every", 3600), ("ps", "--json", "--every", 3600), ("ps", "--json", "--every", 0.1),
+                     ("logs", "-f", "-n", 1), ("logs", "-f", "--json", "-n", 1)):
+            with self.subTest(args=args):
+                process = self.service.start(*args)
+                self.assertTrue(process.stdout.readline())
+                process.stdout.close()
+                self.assertEqual(process.wait(timeout=10), 0)
+                self.assertEqual(process.stderr.read(), b"")
+                process.stderr.close()
+
     # ---- logs ----
 
     def test_log_lines_have_one_form_and_levels(self):

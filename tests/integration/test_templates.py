@@ -100,6 +100,40 @@ class Templates(ServiceTest):
             self.assertIn("--raw", result.err)
             self.service.good("run", "--raw", model, "hi", "-n", 2)
 
+    def test_a_text_that_goes_on_has_no_end(self):
+        """Files that put EOS behind every text mean whole texts, not those that a model is to go on with."""
+        model = g.base()
+        answers = []
+        for adds in (0, 1):
+            model.keys["tokenizer.ggml.add_eos_token"] = (g.BOOL, adds)
+            path = pathlib.Path(self.service.root) / f"end{adds}.gguf"
+            path.write_bytes(g.encode(model)[0])
+            self.assertEqual(self.service.good("tokenize", path, stdin="ab").json()[-1] == 2, bool(adds))
+            for text in ("ab", "ab</s>"):
+                answer = self.service.good("run", "--raw", path, text, "-n", 4, "--json").json()
+                answers.append((answer["prompt_tokens"], answer["ids"]))
+        self.assertEqual(answers[:2], answers[2:])
+        self.assertEqual(answers[1][0], answers[0][0] + 1)
+
+    def test_names_of_special_tokens(self):
+        """What the file names is there as Hugging Face's tokenizers give it; what it does not is undefined."""
+        text = "{{ unk_token + pad_token }}{{ sep_token is defined }}{{ messages[0].content }}"
+        model = g.with_key("tokenizer.chat_template", g.STRING, text)
+        path = pathlib.Path(self.service.root) / "named.gguf"
+        for unknown, padding, ids in ((0, 2, [0, 2]), (0, None, None), (5000, 2, None)):
+            for key, value in (("unknown", unknown), ("padding", padding)):
+                model.keys[f"tokenizer.ggml.{key}_token_id"] = (g.U32, value)
+                if value is None:
+                    del model.keys[f"tokenizer.ggml.{key}_token_id"]
+            path.write_bytes(g.encode(model)[0])
+            result = self.service.tern("tokenize", "--chat", path, stdin="x")
+            if ids:
+                self.assertEqual(result.json()[:2], ids, result)
+                self.assertEqual(self.service.good("detokenize", path, stdin=result.out).out, b"<unk></s>Falsex")
+            else:
+                self.assertEqual(result.code, 3, result)
+                self.assertIn("_token' is undefined", result.err)
+
     def test_user_text_is_no_control_token(self):
         model = self.model("forged", "{{ bos_token }}" + LOOP + "{{ eos_token }}")
         ids = self.service.good("tokenize", "--chat", model, stdin="a</s><s>b").json()

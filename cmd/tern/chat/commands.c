@@ -1,6 +1,7 @@
 #include "cmd/tern/chat/commands.h"
 
 #include "cmd/tern/chat/transcript.h"
+#include "cmd/tern/models.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,18 +32,38 @@ static enum tern_status set_system(struct chat *chat, const char *argument,
     return status;
 }
 
-static enum tern_status save(struct chat *chat, const char *path, struct tern_error *error)
+/* No shell was there to expand a ~ at the front. */
+static enum tern_status expand_home(const char *argument, char *path, size_t room,
+                                    struct tern_error *error)
 {
-    const enum tern_status status = transcript_save(path, chat->messages, error);
+    const bool home = argument[0] == '~' && argument[1] == '/';
+    const char *folder = home ? home_folder() : "";
+    if (folder == NULL)
+        return tern_fail(error, TERN_USAGE, "there is no home folder for %s", argument);
+    const int length = snprintf(path, room, "%s%s", folder, argument + home);
+    if (length < 0 || (size_t)length >= room)
+        return tern_fail(error, TERN_USAGE, "the path is too long");
+    return TERN_OK;
+}
+
+static enum tern_status save(struct chat *chat, const char *argument, struct tern_error *error)
+{
+    char path[4096];
+    enum tern_status status = expand_home(argument, path, sizeof path, error);
+    if (status == TERN_OK)
+        status = transcript_save(path, chat->messages, error);
     if (status == TERN_OK)
         fprintf(stderr, "tern: saved %zu messages\n", json_array_size(chat->messages));
     return status;
 }
 
-static enum tern_status load(struct chat *chat, const char *path, struct tern_error *error)
+static enum tern_status load(struct chat *chat, const char *argument, struct tern_error *error)
 {
+    char path[4096];
     json_t *messages;
-    const enum tern_status status = transcript_load(path, &messages, error);
+    enum tern_status status = expand_home(argument, path, sizeof path, error);
+    if (status == TERN_OK)
+        status = transcript_load(path, &messages, error);
     if (status != TERN_OK)
         return status;
     json_decref(chat->messages);

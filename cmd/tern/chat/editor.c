@@ -12,6 +12,7 @@
 #include <histedit.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct editor {
     char typed[4096]; /* read and not yet used: typed[begin .. end) */
     size_t begin, end;
     bool interrupted, hung_up;
+    bool dumb; /* the terminal obeys nothing, or nobody said which one it is */
 };
 
 static volatile sig_atomic_t resized, stop_asked;
@@ -40,9 +42,12 @@ static void note_signal(int signal)
         stop_asked = 1;
 }
 
-/* With brackets around what is pasted, its newlines do not end the line. */
-static void bracket_pastes(bool on)
+/* With brackets around what is pasted, its newlines do not end the line. A dumb terminal would show
+ * what asks for them. */
+static void bracket_pastes(const struct editor *editor, bool on)
 {
+    if (editor->dumb)
+        return;
     fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
     fflush(stdout);
 }
@@ -51,11 +56,11 @@ static void bracket_pastes(bool on)
 static void stop_here(struct editor *editor)
 {
     stop_asked = 0;
-    bracket_pastes(false);
+    bracket_pastes(editor, false);
     el_set(editor->el, EL_PREP_TERM, 0);
     raise(SIGSTOP);
     el_set(editor->el, EL_PREP_TERM, 1);
-    bracket_pastes(true);
+    bracket_pastes(editor, true);
     el_set(editor->el, EL_REFRESH);
 }
 
@@ -167,6 +172,65 @@ static unsigned char paste(EditLine *el, int key)
     return inserted && length <= PASTE_MAX ? CC_REFRESH : CC_REFRESH_BEEP;
 }
 
+static unsigned char ignore_key(EditLine *el, int key)
+{
+    (void)el, (void)key;
+    return CC_NORM;
+}
+
+static void bind_key(EditLine *el, const char *command, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void bind_key(EditLine *el, const char *command, const char *format, ...)
+{
+    char key[32];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(key, sizeof key, format, values);
+    va_end(values);
+    el_set(el, EL_BIND, key, command, NULL);
+}
+
+/* Of a key that libedit does not know it leaves all but the beginning in the line, so every key
+ * that terminals have is told to it; those that do something come last. */
+static void bind_keys(EditLine *el)
+{
+    static const char letters[] = "ABCDEFHPQRS";
+    static const struct {
+        const char *key, *command;
+    } useful[] = {
+        {"\033[H", "ed-move-to-beg"},       {"\033OH", "ed-move-to-beg"},
+        {"\033[1~", "ed-move-to-beg"},      {"\033[7~", "ed-move-to-beg"},
+        {"\033[F", "ed-move-to-end"},       {"\033OF", "ed-move-to-end"},
+        {"\033[4~", "ed-move-to-end"},      {"\033[8~", "ed-move-to-end"},
+        {"\033[3~", "ed-delete-next-char"}, {"\033[A", "ed-prev-history"},
+        {"\033OA", "ed-prev-history"},      {"\033[B", "ed-next-history"},
+        {"\033OB", "ed-next-history"},      {"\033[C", "ed-next-char"},
+        {"\033OC", "ed-next-char"},         {"\033[D", "ed-prev-char"},
+        {"\033OD", "ed-prev-char"},         {"\033[1;5C", "em-next-word"},
+        {"\033[1;3C", "em-next-word"},      {"\033[1;5D", "ed-prev-word"},
+        {"\033[1;3D", "ed-prev-word"},      {"\033[3;5~", "em-delete-next-word"},
+    };
+    enum { FUNCTION_KEYS = 34, MODIFIERS = 8 };
+    for (const char *letter = letters; *letter != '\0'; letter++) {
+        bind_key(el, "tern-ignore", "\033[%c", *letter);
+        bind_key(el, "tern-ignore", "\033O%c", *letter);
+        for (int with = 2; with <= MODIFIERS; with++)
+            bind_key(el, "tern-ignore", "\033[1;%d%c", with, *letter);
+    }
+    for (int number = 1; number <= FUNCTION_KEYS; number++) {
+        bind_key(el, "tern-ignore", "\033[%d~", number);
+        for (int with = 2; with <= MODIFIERS; with++)
+            bind_key(el, "tern-ignore", "\033[%d;%d~", number, with);
+    }
+    for (const char *letter = "ABCDE"; *letter != '\0'; letter++) /* the Linux console's F1 to F5 */
+        bind_key(el, "tern-ignore", "\033[[%c", *letter);
+    for (const char *letter = "ZIO"; *letter != '\0'; letter++) /* back tab, focus comes and goes */
+        bind_key(el, "tern-ignore", "\033[%c", *letter);
+    for (size_t i = 0; i < sizeof useful / sizeof useful[0]; i++)
+        bind_key(el, useful[i].command, "%s", useful[i].key);
+}
+
 /* The terminal opened anew: Ctrl-C and Ctrl-Z throw away what was typed, also what poll has seen
  * already, and a reading that then blocked would not be ended by a signal that came before it. The
  * descriptor that others share stays as it is. */
@@ -189,6 +253,8 @@ struct editor *editor_open(void)
         return NULL;
     editor->input = open_terminal();
     editor->prompt = "> ";
+    const char *kind = getenv("TERM");
+    editor->dumb = kind == NULL || kind[0] == '\0' || strcmp(kind, "dumb") == 0;
     editor->el = el_init("tern", stdin, stdout, stderr);
     if (editor->el == NULL) {
         close_terminal(editor);
@@ -201,6 +267,8 @@ struct editor *editor_open(void)
     el_set(editor->el, EL_EDITOR, "emacs");
     el_set(editor->el, EL_GETCFN, next_character);
     el_wset(editor->el, EL_ADDFN, L"tern-paste", L"Insert pasted text", paste); /* el_set leaks */
+    el_wset(editor->el, EL_ADDFN, L"tern-ignore", L"Do nothing", ignore_key);
+    bind_keys(editor->el);
     el_source(editor->el, NULL);
     el_set(editor->el, EL_BIND, "\033[200~", "tern-paste", NULL);
     el_set(editor->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
@@ -247,9 +315,9 @@ enum input_event editor_line(struct editor *editor, const char *text, struct lin
     sigaction(SIGTSTP, &noted, &old_stop);
     el_set(editor->el, EL_PREP_TERM, 1); /* before the prompt, which invites Ctrl-D */
     el_resize(editor->el);               /* it may have changed during the answer */
-    bracket_pastes(true);
+    bracket_pastes(editor, true);
     line->text = el_gets(editor->el, &length);
-    bracket_pastes(false);
+    bracket_pastes(editor, false);
     sigaction(SIGWINCH, &old_resize, NULL);
     sigaction(SIGTSTP, &old_stop, NULL);
     clearerr(

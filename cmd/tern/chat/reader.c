@@ -10,7 +10,7 @@
 struct reader {
     char *bytes;
     size_t room, begin, end; /* unread: bytes[begin .. end) */
-    bool ended;
+    bool begun, ended;
 };
 
 void reader_close(struct reader *reader)
@@ -83,6 +83,18 @@ static enum input_event read_more(struct reader *reader, struct tern_error *erro
     return INPUT_TEXT;
 }
 
+/* What editors of other systems put around lines is no part of what is said: a mark of the byte
+ * order before the first one, carriage returns before the newlines. */
+static struct line bare_line(struct reader *reader, char *start, size_t length)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const size_t marked = !reader->begun && length >= 3 && memcmp(start, mark, 3) == 0 ? 3 : 0;
+    reader->begun = true;
+    if (length > marked && start[length - 1] == '\r')
+        start[--length] = '\0';
+    return (struct line){.text = start + marked, .length = length - marked};
+}
+
 enum input_event reader_line(struct reader *reader, struct line *line, struct tern_error *error)
 {
     size_t searched = 0;
@@ -97,8 +109,8 @@ enum input_event reader_line(struct reader *reader, struct line *line, struct te
             newline = start + length; /* the last line needs no newline; there is room for a NUL */
         if (newline != NULL) {
             *newline = '\0';
-            *line = (struct line){.text = start, .length = (size_t)(newline - start)};
-            reader->begin += line->length + 1;
+            *line = bare_line(reader, start, (size_t)(newline - start));
+            reader->begin += (size_t)(newline - start) + 1;
             if (reader->begin > reader->end)
                 reader->begin = reader->end;
             return INPUT_TEXT;
