@@ -1,14 +1,16 @@
-/* Ranking: loops that a compiler can make vectors of, and a radix sort of what is left. */
+/*
+ * Ranking: loops that a compiler can make vectors of, and a radix sort of what is left. Values are
+ * computed where they are needed, some thousand at a time: a large vocabulary's do not fit a cache.
+ */
 #include "coordinator/schedule/rank.h"
 #include "proto/numerics/functions.h"
 
 #include <stdlib.h>
 
-#define LEAST_VALUE (-34.0f) /* see TERN_BINS */
-
 enum {
     BITS = 11, /* of a sorting pass */
     DIGITS = 1 << BITS,
+    CHUNK = 2048, /* values at a time */
 };
 
 void tern_rank_free(struct tern_rank *rank)
@@ -16,8 +18,6 @@ void tern_rank_free(struct tern_rank *rank)
     free(rank->place);
     free(rank->spare);
     free(rank->chance);
-    free(rank->value);
-    free(rank->in_bin);
     *rank = (struct tern_rank){0};
 }
 
@@ -29,71 +29,77 @@ static bool reserve(struct tern_rank *rank, uint32_t n)
     rank->place = malloc(n * sizeof *rank->place);
     rank->spare = malloc(n * sizeof *rank->spare);
     rank->chance = malloc(n * sizeof *rank->chance);
-    rank->value = malloc(n * sizeof *rank->value);
-    rank->in_bin = malloc(n * sizeof *rank->in_bin);
-    const bool all = rank->place != NULL && rank->spare != NULL && rank->chance != NULL &&
-                     rank->value != NULL && rank->in_bin != NULL;
+    const bool all = rank->place != NULL && rank->spare != NULL && rank->chance != NULL;
     rank->room = all ? n : 0;
     return all;
 }
 
-/* TERN_BINS for a value that has no chance, or is no number. */
-static uint32_t bin_of(float value)
+struct chunk {
+    uint32_t begin, count; /* ids */
+    float value[CHUNK];
+    uint32_t bin[CHUNK]; /* TERN_BINS: it has no chance, or its value is no number */
+};
+
+static void compute(const struct tern_rank *rank, uint32_t begin, struct chunk *chunk)
 {
     const float no_chance = -(float)TERN_BINS / TERN_BINS_PER_ONE;
-    return (uint32_t)(int32_t)((value >= LEAST_VALUE ? value : no_chance) * -TERN_BINS_PER_ONE);
-}
-
-static void count_bins(struct tern_rank *rank, uint32_t n)
-{
-    uint32_t count[TERN_BINS + 1] = {0};
-    for (uint32_t id = 0; id < n; id++)
-        count[rank->in_bin[id]]++;
-    for (uint32_t i = 0; i < TERN_BINS; i++) {
-        rank->bin[i] = (struct tern_bin){.count = count[i]};
-        rank->all.count += count[i];
+    const float *logits = rank->logits + begin;
+    const uint32_t left = rank->n - begin, count = left < CHUNK ? left : CHUNK;
+    chunk->begin = begin;
+    chunk->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const float value = (logits[i] - rank->max) / rank->temperature;
+        chunk->value[i] = value > no_chance ? value : no_chance;
     }
-}
-
-static void weigh_bins(struct tern_rank *rank, uint32_t n)
-{
-    double mass[TERN_BINS + 1] = {0};
-    for (uint32_t id = 0; id < n; id++)
-        rank->chance[id] = tern_exp(rank->value[id]);
-    for (uint32_t id = 0; id < n; id++)
-        mass[rank->in_bin[id]] += (double)rank->chance[id];
-    for (uint32_t i = 0; i < TERN_BINS; i++) {
-        rank->bin[i].mass = mass[i];
-        rank->all.mass += mass[i];
-    }
+    for (uint32_t i = 0; i < count; i++)
+        chunk->bin[i] = (uint32_t)(int32_t)(chunk->value[i] * -TERN_BINS_PER_ONE);
 }
 
 bool tern_rank_count(struct tern_rank *rank, const float *logits, uint32_t n, float max,
                      float temperature, bool weigh)
 {
+    struct chunk chunk;
+    float chance[CHUNK];
+    uint32_t count[TERN_BINS + 1] = {0};
+    double mass[TERN_BINS + 1] = {0};
     if (!reserve(rank, n))
         return false;
-    rank->all = (struct tern_bin){0};
+    rank->logits = logits;
+    rank->n = n;
+    rank->max = max;
+    rank->temperature = temperature;
+    for (uint32_t begin = 0; begin < n; begin += chunk.count) {
+        compute(rank, begin, &chunk);
+        for (uint32_t i = 0; i < chunk.count; i++)
+            count[chunk.bin[i]]++;
+        for (uint32_t i = 0; weigh && i < chunk.count; i++)
+            chance[i] = tern_exp(chunk.value[i]);
+        for (uint32_t i = 0; weigh && i < chunk.count; i++)
+            mass[chunk.bin[i]] += (double)chance[i];
+    }
     rank->sorted = 0;
-    for (uint32_t id = 0; id < n; id++)
-        rank->value[id] = (logits[id] - max) / temperature;
-    for (uint32_t id = 0; id < n; id++) /* which cannot be predicted: so not where it is counted */
-        rank->in_bin[id] = bin_of(rank->value[id]);
-    count_bins(rank, n);
-    if (weigh)
-        weigh_bins(rank, n);
+    rank->all = (struct tern_bin){0};
+    for (uint32_t i = 0; i < TERN_BINS; i++) {
+        rank->bin[i] = (struct tern_bin){count[i], mass[i]};
+        rank->all.count += count[i];
+        rank->all.mass += mass[i];
+    }
     return true;
 }
 
 /* Those of bins 0 .. last, in order of id. Values are at most 0: the magnitude's bits grow as the
  * value falls. */
-static void gather(struct tern_rank *rank, uint32_t n, uint32_t last)
+static void gather(struct tern_rank *rank, uint32_t last)
 {
+    struct chunk chunk;
     rank->sorted = 0;
-    for (uint32_t id = 0; id < n; id++)
-        if (rank->in_bin[id] <= last)
-            rank->place[rank->sorted++] =
-                (struct tern_candidate){tern_bits(rank->value[id]) & 0x7fffffffu, id};
+    for (uint32_t begin = 0; begin < rank->n; begin += chunk.count) {
+        compute(rank, begin, &chunk);
+        for (uint32_t i = 0; i < chunk.count; i++)
+            if (chunk.bin[i] <= last)
+                rank->place[rank->sorted++] = (struct tern_candidate){
+                    .key = tern_bits(chunk.value[i]) & 0x7fffffffu, .id = begin + i};
+    }
 }
 
 /* A pass of a radix sort is stable, and so equal keys keep the order of their ids: a comparing sort
@@ -115,9 +121,9 @@ static void sort_by(struct tern_rank *rank, int shift)
     rank->place = sorted;
 }
 
-void tern_rank_sort(struct tern_rank *rank, uint32_t n, uint32_t last)
+void tern_rank_sort(struct tern_rank *rank, uint32_t last)
 {
-    gather(rank, n, last);
+    gather(rank, last);
     for (int shift = 0; shift < 32; shift += BITS)
         sort_by(rank, shift);
     for (uint32_t i = 0; i < rank->sorted; i++)

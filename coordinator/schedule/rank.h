@@ -30,15 +30,15 @@ struct tern_candidate {
 };
 
 struct tern_rank {
+    const float *logits; /* borrowed */
+    uint32_t n;
+    float max, temperature;
     struct tern_bin bin[TERN_BINS], all;
 
     uint32_t sorted;              /* candidates; all others are behind them */
     struct tern_candidate *place; /* the sorted, best first */
     float *chance;                /* exp(value) of each of them */
-
     struct tern_candidate *spare;
-    float *value;     /* of each id */
-    uint32_t *in_bin; /* the bin of each id, TERN_BINS: no candidate */
     uint32_t room;
 };
 
@@ -48,7 +48,7 @@ struct tern_rank {
 bool tern_rank_count(struct tern_rank *rank, const float *logits, uint32_t n, float max,
                      float temperature, bool weigh);
 /* Sorts those of bins 0 .. last. */
-void tern_rank_sort(struct tern_rank *rank, uint32_t n, uint32_t last);
+void tern_rank_sort(struct tern_rank *rank, uint32_t last);
 void tern_rank_free(struct tern_rank *rank);
 
 /* No candidate of this bin, or of a later one, has a higher chance. */

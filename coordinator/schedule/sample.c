@@ -219,10 +219,10 @@ static uint32_t last_bin(const struct tern_rank *rank, const struct tern_samplin
 }
 
 /* The id that is drawn when the bins up to `last` are sorted, or UNDECIDED. */
-static int64_t choose(struct tern_rank *rank, const struct tern_sampling *sampling, uint32_t n,
-                      uint32_t last, double u)
+static int64_t choose(struct tern_rank *rank, const struct tern_sampling *sampling, uint32_t last,
+                      double u)
 {
-    tern_rank_sort(rank, n, last);
+    tern_rank_sort(rank, last);
     struct survivors s = {rank, rank->sorted, rank->all.count - rank->sorted};
     if (s.count == 0 || !cut_top_k(&s, sampling->top_k) || !cut_top_p(&s, sampling->top_p) ||
         !cut_min_p(&s, sampling->min_p, tern_bin_most(last + 1)))
@@ -251,8 +251,8 @@ uint32_t tern_sample(struct tern_sampler *sampler, const struct tern_sampling *s
     if (rank->all.count == 0)
         return best;
     const double u = (double)(tern_philox(sampling->seed, count) >> 8) * 0x1p-24;
-    int64_t id = choose(rank, sampling, n, last_bin(rank, sampling, u), u);
+    int64_t id = choose(rank, sampling, last_bin(rank, sampling, u), u);
     if (id == UNDECIDED)
-        id = choose(rank, sampling, n, TERN_BINS - 1, u);
+        id = choose(rank, sampling, TERN_BINS - 1, u);
     return (uint32_t)id;
 }
