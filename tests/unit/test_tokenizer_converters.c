@@ -2,6 +2,7 @@
  * wrongly. */
 #include "coordinator/tokenizer/tokenizer.h"
 #include "tests/unit/model_file.h"
+#include "tests/unit/token_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,26 +30,6 @@ static struct tern_tokenizer *make(const struct tern_string *tokens, const int32
         fail_msg("%s", error.message);
     test_catalog_close(&catalog);
     return tokenizer;
-}
-
-static void check_ids(const struct tern_tokenizer *tokenizer, const struct tern_text *pieces,
-                      size_t count, const char *wanted)
-{
-    struct tern_ids ids;
-    assert_int_equal(tern_tokenize(tokenizer, pieces, count, false, &ids, &error), TERN_OK);
-    char got[1024] = "";
-    for (size_t i = 0; i < ids.count; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), i == 0 ? "%u" : " %u", ids.id[i]);
-    tern_ids_free(&ids);
-    assert_string_equal(got, wanted);
-}
-
-static void check_text(const struct tern_tokenizer *tokenizer, const char *text, bool special,
-                       const char *wanted)
-{
-    const struct tern_text piece = {
-        .bytes = text, .length = strlen(text), .parse_special = special};
-    check_ids(tokenizer, &piece, 1, wanted);
 }
 
 /* <unk>, <s>, </s>, the first `bytes` of <0x00> ... <0xFF> with this type, "a" and U+2581. */
@@ -148,7 +129,7 @@ static void turn_tokens_of_phi3_take_white_space(void **state)
     check_text(tokenizer, "<s>\na<|endoftext|>\n", true, "1 4 3 5 32000 4 3");
     check_text(tokenizer, "<|user|>\u200ba", true, "32010 4 0 5");
     const struct tern_text pieces[] = {{"<|user|>\n", 9, true, false}, {"\n a", 3, false, true}};
-    check_ids(tokenizer, pieces, 2, "32010 6");
+    check_ids(tokenizer, pieces, 2, false, "32010 6");
     tern_tokenizer_free(tokenizer);
     tokenizer = like_phi3(1);
     check_text(tokenizer, "<|user|>\na", true, "32011 4 3 5");

@@ -1,6 +1,7 @@
 /* Vocabularies put together by hand: small ones whose ids can be seen at once, and broken ones. */
 #include "coordinator/tokenizer/tokenizer.h"
 #include "tests/unit/model_file.h"
+#include "tests/unit/token_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,26 +89,6 @@ static void refuse(const struct recipe *recipe, enum tern_status wanted, const c
     if (status != wanted || strstr(error.message, words) == NULL)
         fail_msg("status %d (\"%s\"), wanted %d (\"%s\")", status, error.message, wanted, words);
     assert_null(tokenizer);
-}
-
-static void check_ids(const struct tern_tokenizer *tokenizer, const struct tern_text *pieces,
-                      size_t count, bool add_special, const char *wanted)
-{
-    struct tern_ids ids;
-    assert_int_equal(tern_tokenize(tokenizer, pieces, count, add_special, &ids, &error), TERN_OK);
-    char got[1024] = "";
-    for (size_t i = 0; i < ids.count; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), i == 0 ? "%u" : " %u", ids.id[i]);
-    tern_ids_free(&ids);
-    assert_string_equal(got, wanted);
-}
-
-static void check_text(const struct tern_tokenizer *tokenizer, const char *text, bool special,
-                       const char *wanted)
-{
-    const struct tern_text piece = {
-        .bytes = text, .length = strlen(text), .parse_special = special};
-    check_ids(tokenizer, &piece, 1, false, wanted);
 }
 
 /* a b c ab bc abc </s> <x> */

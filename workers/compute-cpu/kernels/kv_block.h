@@ -1,7 +1,7 @@
 /*
  * A block of keys and values as attention of many queries best reads it: widened, the keys
  * transposed so that a register holds neighbouring positions. Making it costs about as much as
- * eight queries save.
+ * ten queries save.
  */
 #ifndef TERN_KERNELS_KV_BLOCK_H
 #define TERN_KERNELS_KV_BLOCK_H
